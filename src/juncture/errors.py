@@ -1,0 +1,187 @@
+"""Every exception of Juncture.
+
+An error says what happened, where (node, key, step, thread) and what to do. Errors that end a run carry the
+place as attributes and, where a run had begun, its ``result``. Exceptions of users' own code are never wrapped:
+they get a note and the attribute ``__juncture__`` (read it with `failure`).
+
+::
+
+    JunctureError
+    ├── GraphBuildError (also ValueError)      a graph that can't be right: names, edges, schemas, options
+    ├── ConfigError (also ValueError)          a call's config, thread, stream mode or input can't be used
+    │   └── EmptyInputError                    there is nothing to run
+    ├── InvalidUpdateError                     something was written that the state can't take
+    │   ├── StateMutationError                 an object that was handed out was changed in place
+    │   └── EmptyChannelError                  a channel without a value was read
+    ├── RoutingError                           a route, goto or Send that leads nowhere or is ambiguous
+    ├── StuckJoinError                         the run would end while a join waits for the rest of its sources
+    ├── GraphRecursionError (also RecursionError)   the limit of supersteps was reached
+    ├── NodeTimeoutError                       a node or a step took longer than it may
+    ├── NodeCancelledError                     a node raised the event loop's cancellation by itself
+    ├── InterruptError                         questions and answers
+    │   ├── PendingInterruptError              plain input was given to a thread with open questions
+    │   ├── NothingToResumeError               there is no open question, or no paused run
+    │   └── ResumeMismatchError                the node asks something else than what was recorded
+    ├── SaverError                             checkpoints and where they are kept
+    │   ├── HeadMovedError                     another run wrote to this thread
+    │   ├── ThreadNotFoundError                the thread has no checkpoint
+    │   ├── CheckpointNotFoundError            the thread has no checkpoint of that id
+    │   └── SerializationError (also TypeError)     a value can't be stored exactly, or not be read back
+    └── InternalError                          a fault of Juncture itself; please report it
+
+    Signal (BaseException)                     control flow that user code can't swallow with ``except Exception``
+    ├── Pause                                  raised by ``interrupt()`` after the question was recorded
+    └── Cancelled                              raised in a node whose run has been cancelled
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class JunctureError(Exception):
+    """The base of every error that Juncture raises.
+
+    The place is given by attributes that are ``None`` where they don't apply.
+    """
+
+    node: str | None = None
+    """The node that the error concerns."""
+    key: str | None = None
+    """The state key that the error concerns."""
+    step: int | None = None
+    """The superstep, counted from 1 in a thread; 0 is the input."""
+    thread_id: str | None = None
+    """The thread, if the run has one."""
+    namespace: tuple[str, ...] = ()
+    """Which nested graph; empty for the graph that was called."""
+    run_id: str | None = None
+    """The run."""
+    attempt: int | None = None
+    """Which try of the node, from 1."""
+    result: Any = None
+    """The `RunResult` up to the error, if a run had begun."""
+
+    def __init__(self, message: str = "", *, node: str | None = None, key: str | None = None) -> None:
+        super().__init__(message)
+        if node is not None:
+            self.node = node
+        if key is not None:
+            self.key = key
+
+
+class GraphBuildError(JunctureError, ValueError):
+    """The graph can't be right: a name, an edge, a schema or an option. Nothing was changed."""
+
+
+class ConfigError(JunctureError, ValueError):
+    """A call's config, thread, stream mode or input can't be used. Nothing was run."""
+
+
+class EmptyInputError(ConfigError):
+    """There is nothing to run: no input, and nothing that could be continued."""
+
+
+class InvalidUpdateError(JunctureError):
+    """Something was written that the state can't take. Nothing of that step was applied."""
+
+
+class StateMutationError(InvalidUpdateError):
+    """A node changed an object in place that it was handed. Nothing of that step was applied."""
+
+
+class EmptyChannelError(InvalidUpdateError):
+    """A channel that has no value was read."""
+
+
+class RoutingError(JunctureError):
+    """A route, ``goto`` or `Send` leads to no node, or a node routes in two ways. Nothing was applied."""
+
+
+class StuckJoinError(JunctureError):
+    """The run would end while a join still waits for some of its sources. What was committed stays."""
+
+
+class GraphRecursionError(JunctureError, RecursionError):
+    """The limit of supersteps was reached. What was committed stays, and the thread can go on."""
+
+
+class NodeTimeoutError(JunctureError):
+    """A node or a step took longer than it may. Nothing of that step was applied."""
+
+
+class NodeCancelledError(JunctureError):
+    """A node raised the event loop's cancellation though nobody had cancelled it."""
+
+
+class InterruptError(JunctureError):
+    """A question or an answer can't be taken. The open questions stay open."""
+
+
+class PendingInterruptError(InterruptError):
+    """Plain input was given to a thread with open questions. They stay open."""
+
+
+class NothingToResumeError(InterruptError):
+    """There is no open question, or no paused or failed run to continue."""
+
+
+class ResumeMismatchError(InterruptError):
+    """A resumed node asks something else than what was recorded at that place."""
+
+
+class SaverError(JunctureError):
+    """A checkpoint couldn't be saved, found or read."""
+
+
+class HeadMovedError(SaverError):
+    """Another run wrote to this thread meanwhile. Nothing was saved."""
+
+
+class ThreadNotFoundError(SaverError):
+    """The thread has no checkpoint."""
+
+
+class CheckpointNotFoundError(SaverError):
+    """The thread has no checkpoint of that id."""
+
+
+class SerializationError(SaverError, TypeError):
+    """A value can't be stored exactly, or can't be read back. Nothing was saved."""
+
+
+class InternalError(JunctureError):
+    """A fault of Juncture itself. Please report it, with the note and the traceback."""
+
+
+class Signal(BaseException):
+    """Control flow of the engine. Not an `Exception`, so that user code can't swallow it by accident."""
+
+
+class Pause(Signal):
+    """Raised by ``interrupt()``. The question was recorded on the task before this was raised."""
+
+
+class Cancelled(Signal):
+    """Raised inside a node whose run has been cancelled."""
+
+
+def place_note(
+    *,
+    node: str | None,
+    step: int | None,
+    thread_id: str | None,
+    namespace: tuple[str, ...],
+    run_id: str | None,
+    attempt: int | None,
+) -> str:
+    """One line that says where an exception was raised."""
+    where = [
+        f"node {node!r}" if node is not None else "",
+        f"step {step}" if step is not None else "",
+        f"attempt {attempt}" if attempt is not None and attempt > 1 else "",
+        f"thread {thread_id!r}" if thread_id is not None else "",
+        f"namespace {'|'.join(namespace)}" if namespace else "",
+        f"run {run_id}" if run_id is not None else "",
+    ]
+    return "juncture: " + ", ".join(w for w in where if w)

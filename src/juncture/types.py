@@ -1,0 +1,316 @@
+"""The values that users and the engine exchange.
+
+Only plain values live here: no behaviour of the engine, no I/O. Names and shapes follow LangGraph 1.2.24 where the
+behaviour is the same; what differs is said in the docstring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, TypeAlias
+
+from typing_extensions import TypeVar
+
+START: Final = "__start__"
+"""The virtual node before the first: edges from it lead to where a run begins."""
+END: Final = "__end__"
+"""The virtual node after the last: an edge to it ends that branch."""
+ROOT: Final = "__root__"
+"""The one key of a state that is a single unnamed value."""
+
+StreamMode: TypeAlias = Literal["values", "updates", "custom", "tasks", "debug"]
+"""Which view of a run a stream gives."""
+STREAM_MODES: Final[tuple[StreamMode, ...]] = ("values", "updates", "custom", "tasks", "debug")
+
+Status: TypeAlias = Literal["completed", "interrupted", "drained", "budget", "limit", "failed", "cancelled"]
+"""How a run ended. The last three only stand on results that an exception carries."""
+
+StreamWriter: TypeAlias = Callable[[Any], None]
+"""Sends one value to the consumers of the stream mode ``custom``; does nothing where there are none."""
+
+StateT = TypeVar("StateT", default=dict[str, Any])
+ContextT = TypeVar("ContextT", default=None)
+InputT = TypeVar("InputT", default=StateT)
+OutputT = TypeVar("OutputT", default=StateT)
+ValueT = TypeVar("ValueT", default=Any)
+NodeNameT = TypeVar("NodeNameT", bound=str, default=str)
+
+
+class _Missing:
+    """The type of `MISSING`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+    def __reduce__(self) -> str:
+        return "MISSING"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+MISSING: Final = _Missing()
+"""No value: what a channel without one holds. Never visible to nodes."""
+
+
+class _Removal:
+    """The type of `MARK_FOR_REMOVAL`: one object in every process, kept through copies and pickles."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "MARK_FOR_REMOVAL"
+
+    def __reduce__(self) -> str:
+        return "MARK_FOR_REMOVAL"
+
+    def __copy__(self) -> _Removal:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Removal:
+        return self
+
+
+MARK_FOR_REMOVAL: Final = _Removal()
+"""Written to a key, it removes the key: it is then absent for the next node, in the result and in the checkpoint."""
+
+
+@dataclass(slots=True)
+class Overwrite(Generic[ValueT]):
+    """A write that replaces the key's value and doesn't go through its reducer.
+
+    Two for one key in one step are refused. Ordinary writes of the same step that come earlier in the plan are
+    replaced; later ones are merged into the new value.
+    """
+
+    value: ValueT
+
+
+class Send:
+    """One extra task of `node` in the next step, with `arg` as its input instead of the state.
+
+    Equal by content. The task runs even if the node is also due by an edge; tasks by edges come first in the plan,
+    then sends in the order sent.
+    """
+
+    __slots__ = ("arg", "node", "timeout")
+
+    def __init__(self, node: str, arg: Any = None, *, timeout: float | None = None) -> None:
+        """Names the node, its input, and a time limit in seconds for this task instead of the node's own."""
+        if not isinstance(node, str):
+            raise TypeError(f"Send needs a node name as its first argument, got {type(node).__name__}")
+        self.node = node
+        self.arg = arg
+        self.timeout = timeout
+
+    def __repr__(self) -> str:
+        extra = "" if self.timeout is None else f", timeout={self.timeout!r}"
+        return f"Send(node={self.node!r}, arg={self.arg!r}{extra})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Send):
+            return NotImplemented
+        return self.node == other.node and self.arg == other.arg and self.timeout == other.timeout
+
+    def __hash__(self) -> int:
+        return hash((Send, self.node, self.timeout, repr(self.arg)))
+
+
+class Answers(dict[str, Any]):
+    """Answers by the id or key of their question; says explicitly that a dict is such a map."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer to the one open question; says explicitly that a dict is not a map of answers."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command(Generic[NodeNameT]):
+    """What a node returns to update the state and choose where to go; as input, what continues a paused thread."""
+
+    PARENT: ClassVar[Literal["__parent__"]] = "__parent__"
+
+    graph: str | None = None
+    """``Command.PARENT`` applies it to the nearest enclosing graph; None to the node's own."""
+    update: Any = None
+    """A partial state: a mapping, a list of ``(key, value)`` pairs, or an object of the schema's type."""
+    resume: Any = MISSING
+    """As input only: the answer to the open question, or a mapping of answers by id or key."""
+    goto: Send | NodeNameT | Sequence[Send | NodeNameT] = ()
+    """Where to go: a node name, a `Send`, or a sequence of them. `END` ends this branch."""
+
+    def __repr__(self) -> str:
+        parts = [f"graph={self.graph!r}"] if self.graph is not None else []
+        if self.update is not None:
+            parts.append(f"update={self.update!r}")
+        if self.resume is not MISSING:
+            parts.append(f"resume={self.resume!r}")
+        if self.goto != ():
+            parts.append(f"goto={self.goto!r}")
+        return f"Command({', '.join(parts)})"
+
+
+When: TypeAlias = Literal["before", "after", "inside"]
+"""Where a run paused: before a node, after it, or inside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupt:
+    """A question that a run waits for, or a place where it was told to pause."""
+
+    value: Any
+    """What `interrupt()` was called with; None for a pause before or after a node."""
+    id: str
+    """32 hexadecimal digits; the same whenever the same question is asked again at the same place."""
+    node: str | None = None
+    """The node that asked."""
+    namespace: tuple[str, ...] = ()
+    """Which nested graph asked."""
+    key: str | None = None
+    """The name given to the question, if any."""
+    when: When = "inside"
+    """Where the run paused."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """When and how often a failed node is tried again.
+
+    The wait before retry n is ``min(max_interval, initial_interval * backoff_factor ** (n - 1))`` seconds; with
+    jitter, up to one second is added. Defaults are LangGraph 1.2.24's.
+    """
+
+    initial_interval: float = 0.5
+    backoff_factor: float = 2.0
+    max_interval: float = 128.0
+    max_attempts: int = 3
+    """Tries in all, the first one included."""
+    jitter: bool = True
+    retry_on: type[Exception] | Sequence[type[Exception]] | Callable[[Exception], bool] | None = None
+    """Which exceptions: a class, several, or a predicate. None: everything but programming errors and OSErrors
+    other than `ConnectionError`; HTTP errors of httpx and requests by their status (5xx)."""
+
+    def __post_init__(self) -> None:
+        if self.max_attempts < 1:
+            raise ValueError(f"max_attempts counts the first try and must be at least 1, got {self.max_attempts}")
+        if self.initial_interval < 0 or self.max_interval < 0 or self.backoff_factor <= 0:
+            raise ValueError("intervals must not be negative, and backoff_factor must be positive")
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionInfo:
+    """Where a node's code is running."""
+
+    run_id: str
+    thread_id: str | None
+    task_id: str
+    node: str
+    step: int
+    namespace: tuple[str, ...]
+    node_attempt: int
+    """From 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime(Generic[ContextT]):
+    """What a run offers to a node, besides the state. Ask for it with a parameter named ``runtime``."""
+
+    context: ContextT
+    """What the caller gave as ``context=``, made into the graph's `context_schema`."""
+    stream_writer: StreamWriter
+    """Sends a value to the consumers of the stream mode ``custom``."""
+    execution_info: ExecutionInfo
+    """Where the node's code is running."""
+    config: Mapping[str, Any]
+    """The call's config, as it was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPart:
+    """One item of a stream, of any mode."""
+
+    seq: int
+    """From 0 in the order of emission, without gaps over all parts of a run that its consumer asked for."""
+    ns: tuple[str, ...]
+    """Which nested graph it comes from: one ``"node:task id"`` for every level, empty for the graph called."""
+    mode: StreamMode
+    node: str | None
+    """The node that it concerns; None for ``values``."""
+    data: Any
+    """What the mode shows."""
+    step: int = 0
+    """The superstep."""
+    place: int | None = None
+    """The task's place in the plan of its step (``updates`` and ``tasks``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRef:
+    """Names one checkpoint of a thread."""
+
+    thread_id: str
+    namespace: tuple[str, ...]
+    checkpoint_id: str
+
+
+class RunResult(dict[str, Any]):
+    """What a run ended with: the output keys as a dict, and how it ended as attributes."""
+
+    __slots__ = ("checkpoint", "interrupts", "last_nodes", "run_id", "status", "steps", "usage", "value")
+
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        *,
+        status: Status,
+        run_id: str,
+        steps: int = 0,
+        value: Any = MISSING,
+        interrupts: tuple[Interrupt, ...] = (),
+        last_nodes: tuple[str, ...] = (),
+        usage: Mapping[str, Any] | None = None,
+        checkpoint: CheckpointRef | None = None,
+    ) -> None:
+        """Takes the output keys and how the run ended."""
+        super().__init__(values)
+        self.status: Status = status
+        self.run_id = run_id
+        self.steps = steps
+        self.value = self if value is MISSING else value
+        self.interrupts = interrupts
+        self.last_nodes = last_nodes
+        self.usage: Mapping[str, Any] = usage if usage is not None else {}
+        self.checkpoint = checkpoint
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild_result, (dict(self), {k: getattr(self, k) for k in self.__slots__ if k != "value"}, MISSING if self.value is self else self.value))
+
+
+def _rebuild_result(values: dict[str, Any], attributes: dict[str, Any], value: Any) -> RunResult:
+    return RunResult(values, value=value, **attributes)
+
+
+class NodeFailure(NamedTuple):
+    """The place of an exception that a node raised, and the run's result so far; see `juncture.failure`."""
+
+    node: str | None
+    step: int | None
+    thread_id: str | None
+    namespace: tuple[str, ...]
+    run_id: str | None
+    attempt: int | None
+    result: RunResult | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unset:
+    """The type of an option that wasn't given, where None means something."""
+
+
+UNSET: Final = Unset()
