@@ -1,0 +1,38 @@
+"""How the documentation is built: Markdown pages, and a reference made from the docstrings.
+
+`./scripts/test` builds it with `sphinx-build -nW`: a broken reference is an error. Nothing is fetched, so names of
+other projects are not links; `nitpick_ignore_regex` lists them.
+"""
+
+import tomllib
+from pathlib import Path
+
+project = "Juncture"
+copyright = "the Juncture authors"
+author = "the Juncture authors"
+with (Path(__file__).parent.parent / "pyproject.toml").open("rb") as _file:
+    release = version = tomllib.load(_file)["project"]["version"]
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["build"]
+
+html_theme = "furo"
+html_title = "Juncture"
+html_copy_source = False
+
+myst_enable_extensions = ["colon_fence", "deflist", "fieldlist"]
+myst_heading_anchors = 3
+
+default_role = "py:obj"  # `name` in a docstring is a name
+autodoc_typehints = "signature"
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+autodoc_default_options = {"members": True, "show-inheritance": True}
+python_use_unqualified_type_names = True
+napoleon_numpy_docstring = False
+
+nitpick_ignore_regex = [
+    # Python's own and other projects' names.
+    (r"py:.*", r"(?!juncture\b).*"),
+]
