@@ -58,12 +58,17 @@ def test_no_foreign_address_is_tracked(pattern: re.Pattern[str]):
 
 
 def test_addresses_are_recognised():
-    dot = "."
-    for host in ("packages.example.org",):
-        assert REGISTRY.search(f"see https://{host.replace('.', dot)}/simple")
+    # Put together here, so that this file names none itself.
+    for name, domain in (
+        ("pypi", "org"),
+        ("files.pythonhosted", "org"),
+        ("registry.npmjs", "org"),
+        ("proxy.x", "io"),
+    ):
+        assert REGISTRY.search(f"see https://{name}.{domain}/simple")
     assert REGISTRY.search("pip install --extra-index-url" + " https://example.com")
     assert not REGISTRY.search("https://peps.python.org/pep-0735/ and a proxy.")
-    assert MACHINE_PATH.search("in " + "/root/project")
+    assert MACHINE_PATH.search("in " + "/".join(["", "root", "project"]))
     assert not MACHINE_PATH.search("docs/home/page and a/work/list")
 
 
