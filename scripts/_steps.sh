@@ -30,7 +30,7 @@ gates() {
   step "lint" "Run: $bin/ruff check --fix . ; a noqa names its rule and a reason." $bin/ruff check .
   step "types" "Mend the type; a cast or ignore carries its reason." $bin/basedpyright
   step "types, as a user sees them" "Keep what tests/typing promises: these types are public." $bin/mypy
-  step "layers" "Move the code or turn the import round; the contracts are in pyproject.toml." $bin/lint-imports
+  step "layers" "Move the code or turn the import round; the contracts are in pyproject.toml." $bin/lint-imports --no-logo
   step "dead code" "Delete it." $bin/vulture
   step "dependencies" "Declare in pyproject.toml what is imported, and only that; then ./scripts/pin." $bin/deptry src
 }
