@@ -26,7 +26,7 @@ report() {
 # The static gates, which check and test share.
 gates() {
   local bin=.venv/bin
-  step "format" "Run: $bin/ruff format ." $bin/ruff format --check .
+  step "format" "Run: $bin/ruff format ." $bin/ruff format --check --output-format concise .
   step "lint" "Run: $bin/ruff check --fix . ; a noqa names its rule and a reason." $bin/ruff check .
   step "types" "Mend the type; a cast or ignore carries its reason." $bin/basedpyright
   step "types, as a user sees them" "Keep what tests/typing promises: these types are public." $bin/mypy

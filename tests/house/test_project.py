@@ -53,3 +53,9 @@ def test_a_script_can_be_started(name: str):
     path = ROOT / name
     assert path.read_text(encoding="utf-8").startswith("#!/usr/bin/env bash\n")
     assert os.access(path, os.X_OK)
+
+
+def test_the_readme_is_the_distributions():
+    assert ("readme" in PROJECT["project"]) == (ROOT / "README.md").exists(), (
+        "pyproject.toml: readme = 'README.md'"
+    )
