@@ -15,7 +15,8 @@ Method:
   blocks: as many as fit in the case's time, at least 5. Ratios are of minima.
 * **The same collector.** Python's garbage collector is on, with its default thresholds: collecting what a library
   leaves behind is part of its cost. Before a case everything alive is frozen and before each block all garbage is
-  collected, so that neither library pays for what the other left.
+  collected, so that neither library pays for what the other left. (It spares LangGraph the scans of its own larger
+  heap that its users pay for; ratios err on LangGraph's side.)
 * **Async** cases of both run on one event loop that lives as long as the case; time is taken inside it, so that
   starting a loop isn't counted.
 * **Import** is measured in fresh interpreters, one after the other in turns, after a first one that writes bytecode.

@@ -1,9 +1,9 @@
 """What importing a library costs, seen in fresh interpreters.
 
 Bytecode is kept in a folder of this process's own, so that neither a missing ``__pycache__`` nor
-``PYTHONDONTWRITEBYTECODE`` makes one library compile what the other finds compiled; the first import fills it and isn't
-counted. Resident memory is read from ``/proc/self/status``: `getrusage` would count the parent's memory, which a child has until
-it replaces its program.
+``PYTHONDONTWRITEBYTECODE`` makes one library compile what the other finds compiled; the first import fills it and
+isn't counted. Resident memory is read from ``/proc/self/status``: `getrusage` would count the parent's memory, which
+a child has until it replaces its program.
 """
 
 from __future__ import annotations
