@@ -5,7 +5,8 @@ and hands back, so a checkpoint of a key is just that value, and one channel obj
 
 The laws, for every channel ``c``, stored value ``s`` (or `MISSING`) and list of writes ``ws``:
 
-1. ``c.update(s, ws)`` is pure: it changes neither ``s`` nor ``ws``, and equal arguments give equal results.
+1. ``c.update(s, ws)`` is pure: it changes neither ``s`` nor ``ws``, and equal arguments give equal results. Where it
+   calls a reducer that isn't known to be pure (``c.pure`` is false), that holds as far as the reducer keeps to it.
 2. ``ws`` is in plan order; the result depends on it only through this order.
 3. ``c.update(s, [])`` is what a step without writes leaves. Where ``c.volatile`` is false it is ``s`` itself, and
    the engine doesn't call it.
@@ -14,14 +15,16 @@ The laws, for every channel ``c``, stored value ``s`` (or `MISSING`) and list of
    Both are ``s`` itself unless the channel says otherwise.
 6. `InvalidUpdateError` is raised for writes that can't be merged; the engine adds node, key and step.
 
-`Overwrite` and `MARK_FOR_REMOVAL` are unwrapped by the engine (`fold`) for reducer channels; other channels get the
-overwriting value as their one write.
+Among the writes may be ones that replace: `Overwrite` in each of its forms, and `MARK_FOR_REMOVAL`. `update` gets them
+as they were written, because only the channel knows what replacing means to it; ``marks`` reads them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
+
+from juncture.types import MISSING
 
 Reducer = Callable[[Any, Any], Any]
 """Merges (old, new) into one value. It must not change ``old``; the engine hands it a copy unless it is known pure."""
@@ -34,21 +37,27 @@ class Channel:
 
     plain: ClassVar[bool] = True
     """What is stored is what is shown."""
-    volatile: ClassVar[bool] = False
-    """A step without a write changes it: the engine calls ``update(stored, [])`` for it."""
     tracked: ClassVar[bool] = True
     """It is part of checkpoints."""
     reduces: ClassVar[bool] = False
-    """Several writes in one step are merged by a function of (old, new)."""
+    """Several writes in one step are merged by a function that the user gave."""
 
     def __init__(self, typ: Any = Any) -> None:
         """Takes the type of the values, as annotated; `Any` if unknown."""
         self.typ = typ
 
+    @property
+    def volatile(self) -> bool:
+        """A step without a write changes it: the engine calls ``update(stored, [])`` for it."""
+        return False
+
+    @property
+    def pure(self) -> bool:
+        """`update` may be given the committed value itself; where false, the engine hands it a copy."""
+        return True
+
     def initial(self) -> Any:
         """What is stored before the first write; `MISSING` for nothing."""
-        from juncture.types import MISSING
-
         return MISSING
 
     def update(self, stored: Any, writes: Sequence[Any]) -> Any:
@@ -74,14 +83,22 @@ class Channel:
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self._fields())
+        return self._parts() == cast("Channel", other)._parts()
 
     def __hash__(self) -> int:
         return hash(type(self))
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{n}={getattr(self, n)!r}' for n in self._fields())})"
+        return (
+            f"{type(self).__name__}({', '.join(f'{name}={part!r}' for name, part in self._parts().items())})"
+        )
 
-    @classmethod
-    def _fields(cls) -> list[str]:
-        return [name for base in cls.__mro__ for name in base.__dict__.get("__slots__", ())]
+    def _parts(self) -> dict[str, Any]:
+        """Its attributes, slots first from the base down: what makes two channels of one class the same."""
+        slots: list[str] = []
+        for base in reversed(type(self).__mro__):
+            own = base.__dict__.get("__slots__", ())
+            slots += [own] if isinstance(own, str) else own
+        return {name: getattr(self, name) for name in slots if not name.startswith("__")} | getattr(
+            self, "__dict__", {}
+        )
