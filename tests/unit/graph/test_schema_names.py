@@ -1,0 +1,268 @@
+"""Annotations as text: `from __future__ import annotations`, and names that only a function knows."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from dataclasses import InitVar, dataclass, field
+from typing import Annotated, Any, ClassVar, Generic, Literal, Optional, TypedDict, TypeVar
+
+import msgspec
+import pydantic
+import pytest
+from typing_extensions import NotRequired, Required
+
+from juncture.channels.last_value import LastValue
+from juncture.channels.reduced import BinaryOperatorAggregate
+from juncture.errors import GraphBuildError
+from juncture.graph.schema import read_schema, schema_from_callable
+from juncture.types import Runtime
+
+T = TypeVar("T")
+
+
+class Half(TypedDict, total=False):
+    a: int
+    b: Required[Annotated[list[int], operator.add]]
+
+
+class Whole(Half):
+    c: NotRequired[int]
+    d: Whole | None
+
+
+class Generically(TypedDict, Generic[T]):
+    one: T
+    many: Annotated[list[T], operator.add]
+
+
+@dataclass
+class Data:
+    seed: InitVar[int]
+    shared: ClassVar[int] = 1
+    items: Annotated[list[int], operator.add] = field(default_factory=list)
+
+
+class Model(pydantic.BaseModel):
+    a: int = 1
+    next: Model | None = None
+
+
+def test_text_is_resolved():
+    fields = read_schema(Whole).fields
+    assert {n: f.required for n, f in fields.items()} == {"a": False, "b": True, "c": False, "d": True}
+    assert fields["b"].channel == BinaryOperatorAggregate(list[int], operator.add)
+    assert fields["c"].base is int
+    assert [f.base for f in read_schema(Generically[str]).fields.values()] == [str, list[str]]
+    assert {n: f.base for n, f in read_schema(Data).fields.items()} == {"seed": int, "items": list[int]}
+    assert list(read_schema(Model).fields) == ["a", "next"]
+
+
+def local_types():
+    class Local:
+        pass
+
+    def reducer(old, new):
+        return new
+
+    class Types:
+        class typed(TypedDict):
+            a: Local
+            b: Annotated[list[Local], operator.add]
+            c: Optional[dict[str, Local.Inner]]
+            d: Local | None
+            e: None | Local
+            f: Annotated[Local, operator.or_]
+            g: Required[Literal["Local"]]
+            h: NotRequired[int]
+            i: Local[int]()
+
+        class reduced(TypedDict):
+            ok: int
+            bad: Annotated[list, reducer]
+
+        @dataclass
+        class data:
+            a: Local
+            b: InitVar[Local]
+            c: ClassVar[Local]
+            d: Annotated[list[Local], operator.add]
+
+        class struct(msgspec.Struct):
+            a: Local
+
+        class itself(TypedDict):
+            a: Annotated[list[itself], operator.add]
+
+    return Types
+
+
+def test_names_that_cant_be_found_dont_matter_where_nothing_needs_them():
+    fields = read_schema(local_types().typed).fields
+    assert list(fields) == list("abcdefghi")
+    assert fields["b"].channel == BinaryOperatorAggregate(Any, operator.add)
+    assert fields["f"].channel == BinaryOperatorAggregate(Any, operator.or_)
+    for name in "acdei":
+        assert (fields[name].base, fields[name].channel) == (Any, LastValue(Any)), name
+    assert fields["g"].base == Literal["Local"]
+    assert (fields["h"].base, fields["h"].required) == (int, False)
+    fields = read_schema(local_types().data).fields
+    assert {n: f.base for n, f in fields.items()} == {"a": Any, "b": Any, "d": Any}
+
+
+def test_a_reducer_that_cant_be_found_is_refused():
+    with pytest.raises(GraphBuildError, match=r"reduced\.bad uses 'reducer', which can't be found") as caught:
+        read_schema(local_types().reduced)
+    assert caught.value.key == "bad"
+
+
+@pytest.mark.parametrize("name", ["typed", "data", "struct"])
+def test_names_that_cant_be_found_are_refused_where_values_are_validated(name):
+    with pytest.raises(GraphBuildError, match=rf"{name}\.a uses 'Local', which can't be found"):
+        read_schema(getattr(local_types(), name), validate=True)
+
+
+def test_a_struct_that_isnt_validated_needs_no_names():
+    assert read_schema(local_types().struct, strict=False).fields["a"].base is Any
+
+
+def test_a_class_may_name_itself():
+    field = read_schema(local_types().itself).fields["a"]
+    assert field.base.__args__[0].__name__ == "itself"
+
+
+def test_an_unfinished_model_is_refused():
+    class Unfinished(pydantic.BaseModel):
+        ok: int
+        later: list[NotYet]  # noqa: F821
+
+    for strict in (True, False):
+        with pytest.raises(GraphBuildError, match=r"Unfinished\.later uses 'NotYet'"):
+            read_schema(Unfinished, strict=strict)
+
+
+def test_a_model_is_finished_when_its_names_are_there():
+    class Waiting(pydantic.BaseModel):
+        later: list[DefinedBelow]
+
+    global DefinedBelow
+
+    class DefinedBelow(pydantic.BaseModel):
+        x: int
+
+    schema = read_schema(Waiting)
+    assert schema.validator("later")([{"x": "1"}]) == [DefinedBelow(x=1)]
+
+
+def test_text_that_is_no_expression_is_refused_where_it_is_needed():
+    class Typo(TypedDict):
+        a: "list[int"  # noqa: F722, UP037
+
+    Typo.__annotations__["a"] = "list[int"
+    assert read_schema(Typo).fields["a"].base is Any
+    with pytest.raises(GraphBuildError, match=r"Typo\.a uses 'list\[int'"):
+        read_schema(Typo, validate=True)
+
+
+# ── a node's first parameter ─────────────────────────────────────────────────────────────────────────────────
+
+
+class Node:
+    def method(self, state: Whole, config: Nowhere): ...  # noqa: F821
+
+    @classmethod
+    def of_class(cls, state: Whole): ...
+
+    @staticmethod
+    def static(state: Whole): ...
+
+    def __call__(self, state: Data): ...
+
+
+def plain(state: Whole, other: Nowhere) -> Nowhere: ...  # noqa: F821
+async def asynchronous(state: Whole): ...
+def generic(state: Generically[int]): ...
+def annotated(state: Annotated[Model, "doc"]): ...
+def second(first, state: Whole): ...
+def of_keyword(*, state: Whole): ...
+def of_nothing(): ...
+def of_many(*states: Whole): ...
+def unknown(state: Nowhere): ...  # noqa: F821
+def of_dict(state: dict): ...
+def of_list(state: list[int]): ...
+def optional(state: Whole | None): ...
+def of_text(state: str): ...
+def of_runtime(runtime: Runtime): ...
+def of_any(state: Any): ...
+
+
+@functools.wraps(plain)
+def wrapped(*args, **kwargs):
+    return plain(*args, **kwargs)
+
+
+class Made:
+    def __init__(self, state: Whole): ...
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (plain, Whole),
+        (asynchronous, Whole),
+        (generic, Generically[int]),
+        (annotated, Model),
+        (Node().method, Whole),
+        (Node.of_class, Whole),
+        (Node.static, Whole),
+        (Node(), Data),
+        (Made, Whole),
+        (wrapped, Whole),
+        (functools.partial(second, 1), Whole),
+        (functools.partial(functools.partial(second), 1), Whole),
+        (functools.partial(plain, other=1), Whole),
+        (functools.partial(Node().method, config=1), Whole),
+        (second, None),
+        (of_keyword, None),
+        (of_nothing, None),
+        (of_many, None),
+        (unknown, None),
+        (of_dict, None),
+        (of_list, None),
+        (optional, None),
+        (of_text, None),
+        (of_runtime, None),
+        (of_any, None),
+        (len, None),
+        (print, None),
+        (operator.add, None),
+        ("no function", None),
+        (lambda state: state, None),
+    ],
+)
+def test_the_schema_that_a_callable_asks_for(function, expected):
+    found = schema_from_callable(function)
+    assert found == expected
+
+
+def test_a_local_type_is_found_if_the_function_uses_it():
+    class Local(TypedDict):
+        a: int
+
+    def uses(state: Local):
+        return Local(a=later)
+
+    def doesnt(state: Local): ...
+
+    assert schema_from_callable(uses) is Local
+    assert schema_from_callable(doesnt) is None
+    later = 1
+
+
+def test_a_callable_in_c_with_a_python_signature():
+    class Lying:
+        __signature__ = None
+
+    partial = functools.partial(len)
+    assert schema_from_callable(partial) is None
+    assert schema_from_callable(Lying()) is None
