@@ -31,6 +31,7 @@ they get a note and the attribute ``__juncture__`` (read it with `failure`).
 
     Signal (BaseException)                     control flow that user code can't swallow with ``except Exception``
     ├── Pause                                  raised by ``interrupt()`` after the question was recorded
+    ├── ParentCommand                          raised by a graph called inside a node, for the enclosing graph
     └── Cancelled                              raised in a node whose run has been cancelled
 """
 
@@ -160,6 +161,15 @@ class Signal(BaseException):
 
 class Pause(Signal):
     """Raised by ``interrupt()``. The question was recorded on the task before this was raised."""
+
+
+class ParentCommand(Signal):
+    """Raised by a graph that a node called, whose own node returned a `Command` for the enclosing graph."""
+
+    def __init__(self, command: Any) -> None:
+        """Takes the command."""
+        super().__init__(command)
+        self.command = command
 
 
 class Cancelled(Signal):

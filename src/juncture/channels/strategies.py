@@ -184,7 +184,7 @@ class Merge:
     * Two mappings: a new one like the old, with the new one's entries (not merged any deeper).
     * Two objects of one class with fields that can be set: a copy of the old one with those fields of the new one
       that aren't ``None``; mappings and objects in fields are merged in the same way. Dataclasses, pydantic models,
-      msgspec structs, and classes with attributes that can be made without arguments have such fields; frozen ones
+      msgspec structs, and plain classes that can be called without arguments have such fields; frozen ones
       don't.
     * Anything else of one class: the new value.
 
@@ -248,9 +248,8 @@ def _settable(old: Any, new: Any) -> list[str]:
         frozen = cast("Any", kind).__dataclass_params__.frozen
         return [] if frozen else [field.name for field in dataclasses.fields(kind)]
     if hasattr(kind, "model_fields"):
-        return (
-            [] if kind.model_config.get("frozen") else [*kind.model_fields, *(new.__pydantic_extra__ or ())]
-        )
+        frozen = kind.model_config.get("frozen")
+        return [] if frozen else [*kind.model_fields, *(new.__pydantic_extra__ or ())]
     if hasattr(kind, "__struct_fields__"):
         return [] if kind.__struct_config__.frozen else list(kind.__struct_fields__)
     return [*vars(new)] if hasattr(old, "__dict__") and _made_without_arguments(kind) else []
@@ -258,9 +257,8 @@ def _settable(old: Any, new: Any) -> list[str]:
 
 def _made_without_arguments(kind: type) -> bool:
     """Whether all state of its instances is in their attributes, and it can be called without arguments."""
-    if (
-        kind.__new__ is not object.__new__
-    ):  # enums, exceptions and subclasses of built-in types keep state elsewhere
+    # Enums, exceptions and subclasses of built-in types have another, and keep state elsewhere.
+    if kind.__new__ is not object.__new__:
         return False
     try:
         inspect.signature(kind).bind()

@@ -1,0 +1,536 @@
+"""The async driver: waits by awaiting.
+
+A lone async node is awaited inside the run's own asyncio task, in a copied context, unless somebody consumes parts that it
+can send while it runs; what runs beside something else is an asyncio task of its own. Sync nodes run on workers, except
+those declared ``inline=True``, which run on the loop's thread like every router. Only one asyncio task steps programs at a
+time: the caller's, or, while a body awaited in it waits for its calls, the pump's (`_pump`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator
+from contextvars import Context, copy_context
+from heapq import heappop, heappush
+from itertools import count
+from threading import Event as Flag, get_ident
+from typing import Any
+
+from juncture.drivers.attempt import body, body_async, generate, route_async
+from juncture.drivers.base import BUFFERED_PARTS, Driver
+from juncture.drivers.calls import CallFuture
+from juncture.drivers.place import locate
+from juncture.drivers.pool import Pool
+from juncture.drivers.run import Program, Shared
+from juncture.engine.begin import Request
+from juncture.engine.effects import (
+    Called,
+    Cancel,
+    Done,
+    Emit,
+    Event,
+    Failed,
+    Load,
+    Outcome,
+    Reply,
+    Run,
+    Save,
+    SaveWrites,
+    Start,
+    Stopped,
+    Wait,
+)
+from juncture.engine.tables import ASYNC, ASYNC_GENERATOR, ENTRY, GENERATOR, GRAPH, SYNC, Tables
+from juncture.engine.task import Task
+from juncture.errors import Cancelled, ConfigError
+from juncture.persistence.threads import ThreadLog
+from juncture.types import StreamPart
+
+
+class AsyncDriver(Driver):
+    """Drives one call of a graph on the running event loop."""
+
+    def __init__(
+        self, shared: Shared, tables: Tables, request: Request, log: ThreadLog | None, pool: Pool | None
+    ) -> None:
+        """Must be made on the event loop that drives it."""
+        super().__init__(shared, tables, request, log)
+        self.pool = pool or Pool(shared.max_concurrency)
+        self._owns_pool = pool is None
+        self._loop = asyncio.get_running_loop()
+        self._thread = get_ident()
+        self._inbox: deque[tuple[Program, Event] | StreamPart] = deque()
+        self._waker: asyncio.Future[None] | None = None
+        self._wake_coming = False
+        self._ticket = count()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._unbegun: set[Task] = set()
+        self._pumping: asyncio.Task[None] | None = None
+        self._calls: set[CallFuture[Any]] = set()
+        self._stopping = False
+        self._room = asyncio.Event()
+        self._room.set()
+        self._worker_room = Flag()
+
+    # ---- driving
+
+    async def drive(self) -> AsyncIterator[StreamPart]:
+        """Runs to the end, giving every part as it comes. `ending` is set afterwards.
+
+        Closing it early, or cancelling it, stops the run: async nodes are cancelled, running sync nodes are waited for.
+        """
+        parts = self.parts
+        try:
+            while self.ending is None:
+                await self._step()
+                while parts:
+                    yield parts.popleft()
+                if not self._room.is_set():
+                    self._room.set()
+        finally:
+            await self._shut_down()
+
+    async def run(self) -> None:
+        """Runs to the end where nobody consumes parts."""
+        try:
+            while self.ending is None:
+                await self._step()
+        finally:
+            await self._shut_down()
+
+    async def _step(self) -> None:
+        if self.ready:
+            program, reply = self.ready.popleft()
+            await self._advance(program, reply)
+        elif self.due:
+            self._begin_due()
+        else:
+            await self._listen()
+
+    async def _listen(self) -> None:
+        """Waits for one arrival and takes it up."""
+        inbox = self._inbox
+        while not inbox:
+            if self.timers and self.timers[0][0] <= self._loop.time():
+                _, _, program, task = heappop(self.timers)
+                self.due.append((program, task))
+                return
+            await self._wait_for_arrival()
+        arrival = inbox.popleft()
+        if self.held:
+            self.due.extend(self.held)
+            self.held.clear()
+        if isinstance(arrival, StreamPart):
+            self.parts.append(self.take(arrival))
+            if not self._worker_room.is_set() and len(inbox) < BUFFERED_PARTS // 2:
+                self._worker_room.set()
+            return
+        program, event = arrival
+        if type(event) is not Called and event.task.node.kind != GRAPH:
+            self.active -= 1
+        told = self.heard(program, event)
+        if told is not None:
+            self.ready.append(told)
+
+    async def _wait_for_arrival(self) -> None:
+        waker = self._waker = self._loop.create_future()
+        timers: list[asyncio.TimerHandle] = []
+        if self.timers:
+            timers.append(self._loop.call_at(self.timers[0][0], self._wake))
+        if self.pool.backlog:
+            timers.append(self._loop.call_later(0.001, self._grow))
+        try:
+            await waker
+        finally:
+            self._waker = None
+            for timer in timers:
+                timer.cancel()
+
+    def _grow(self) -> None:
+        self.pool.grow()
+        self._wake()
+
+    def _wake(self) -> None:
+        self._wake_coming = False
+        if self._waker is not None and not self._waker.done():
+            self._waker.set_result(None)
+
+    def _post(self, arrival: tuple[Program, Event] | StreamPart) -> None:
+        """Puts something in the inbox, from any thread."""
+        self._inbox.append(arrival)
+        if get_ident() == self._thread:
+            self._wake()
+        elif not self._wake_coming:
+            self._wake_coming = True
+            try:
+                self._loop.call_soon_threadsafe(self._wake)
+            except RuntimeError:  # the loop was closed under an abandoned worker: nobody listens any more
+                return
+
+    async def _advance(self, program: Program, reply: Any) -> None:  # noqa: C901 - one arm for every effect
+        """Runs a program until it waits, ends, or has something to show."""
+        send = program.gen.send
+        log = program.log
+        while True:
+            try:
+                effect = send(reply)
+            except StopIteration as end:
+                await self._program_ended(program, end.value)
+                return
+            except BaseException as error:
+                if isinstance(error, Exception):
+                    locate(error, self.shared, program.namespace, program.loop)
+                raise
+            reply = None
+            kind = type(effect)
+            if kind is Run:
+                task = effect.task
+                if self.alone and self._runs_here(program, task):
+                    reply = await self._attempt_here(program, task)
+                    continue
+                self.due.append((program, task))
+                program.active += 1
+                return
+            if kind is Emit:
+                self.show(program, effect)
+                self.ready.appendleft((program, None))
+                return
+            if kind is Wait:
+                return
+            if kind is Start:
+                program.active += 1
+                if effect.delay > 0:
+                    heappush(self.timers, (self._loop.time() + effect.delay, next(self._ticket), program, effect.task))
+                else:
+                    self.due.append((program, effect.task))
+            elif kind is Save:
+                if log.blocking:
+                    reply = await log.asave(program.namespace, effect.state, source=effect.source, records=effect.records)
+                else:
+                    reply = log.save(program.namespace, effect.state, source=effect.source, records=effect.records)
+            elif kind is SaveWrites:
+                if log.blocking:
+                    await log.asave_records(program.namespace, program.loop.head, effect.records)
+                else:
+                    log.save_records(program.namespace, program.loop.head, effect.records)
+            elif kind is Load:
+                reply = await log.aload(program.namespace)
+            elif kind is Cancel:
+                self.cancel(program)
+            elif kind is Reply:
+                self.reply(effect)
+            else:
+                self.warn(effect.text)
+
+    async def _program_ended(self, program: Program, ending: Any) -> None:
+        parent, task = program.parent, program.task
+        if parent is None or task is None:
+            self.ending = ending
+            return
+        outcome: Outcome = ending
+        if task.node.routers and type(outcome) is Done:
+            context = copy_context()
+            outcome = await _in_context(context, context.run(route_async, parent, outcome))
+        told = self.heard(parent, outcome)
+        if told is not None:
+            self.ready.appendleft(told)
+
+    # ---- tasks
+
+    def _runs_here(self, program: Program, task: Task) -> bool:
+        node = task.node
+        if node.kind == ASYNC:
+            return not program.consumes("custom")
+        return node.kind == ENTRY or (node.kind == SYNC and node.inline)
+
+    async def _attempt_here(self, program: Program, task: Task) -> Outcome:
+        """A lone task, in the run's own asyncio task."""
+        context = copy_context()
+        self.inside += 1
+        try:
+            if task.node.kind == ASYNC:
+                outcome = await _in_context(context, context.run(body_async, program, task))
+            else:
+                outcome = context.run(body, program, task)
+            if task.node.routers and type(outcome) is Done:
+                outcome = await _in_context(context, context.run(route_async, program, outcome))
+        finally:
+            self.inside -= 1
+        if self._pumping is not None:
+            await self._end_pump()
+        return outcome
+
+    def _begin_due(self) -> None:
+        while self.due:
+            program, task = self.due.popleft()
+            self._begin(program, task)
+
+    def _begin(self, program: Program, task: Task) -> None:
+        """Begins a task beside others."""
+        kind = task.node.kind
+        limit = self.shared.max_concurrency
+        if kind == GRAPH:
+            try:
+                self.begin_nested(program, task)
+            except Exception as error:  # noqa: BLE001 - its input couldn't be made: the task failed
+                self.arrived(program, Failed(task, error))
+            return
+        if limit is not None and self.active >= limit:
+            self.held.append((program, task))
+            return
+        if program.live is None:
+            program.live = {}
+        self.active += 1
+        context = copy_context()
+        if kind in (SYNC, GENERATOR) and not task.node.inline:
+            program.live[task] = False
+            self.pool.submit(lambda: self._work(program, task, context))
+        else:
+            running = self._loop.create_task(self._own_task(program, task, context), context=context)
+            program.live[task] = running
+            self._unbegun.add(task)
+            self._tasks.add(running)
+            running.add_done_callback(self._tasks.discard)
+
+    async def _own_task(self, program: Program, task: Task, context: Context) -> None:
+        """One task, as an asyncio task of its own."""
+        self._unbegun.discard(task)
+        try:
+            kind = task.node.kind
+            if kind in (ASYNC, ASYNC_GENERATOR):
+                outcome = await body_async(program, task)
+            elif kind == GENERATOR:
+                outcome = await self._generate_on_loop(program, task, copy_context())
+            else:
+                outcome = body(program, task)
+            outcome = await self._routed(program, outcome)
+        except asyncio.CancelledError:
+            outcome = Stopped(task)
+        except BaseException as error:  # noqa: BLE001 - raised by the loop as it is
+            outcome = Failed(task, error)  # pyright: ignore[reportArgumentType] - as it says
+        self._post((program, outcome))
+
+    async def _routed(self, program: Program, outcome: Outcome) -> Outcome:
+        if outcome.task.node.routers and type(outcome) is Done:
+            return await route_async(program, outcome)
+        return outcome
+
+    async def _generate_on_loop(self, program: Program, task: Task, context: Context) -> Outcome:
+        pieces = generate(program, task, context, routes=False)
+        while True:
+            try:
+                emit = next(pieces)
+            except StopIteration as end:
+                return end.value
+            if emit is not None:
+                self.show(program, emit)
+                self._wake()
+                await self.wait_for_room()
+
+    def _work(self, program: Program, task: Task, context: Context) -> None:
+        """One sync task's body, on a worker; its routers run on the loop's thread."""
+        live = program.live if program.live is not None else {}
+        if live.get(task):
+            self._post((program, Stopped(task)))
+            return
+        outcome: Outcome
+        try:
+            if task.node.kind == GENERATOR:
+                outcome = self._exhaust(program, task, context)
+            else:
+                outcome = context.run(body, program, task)
+        except BaseException as error:  # noqa: BLE001 - KeyboardInterrupt and SystemExit end the run, not the worker
+            outcome = Failed(task, error)  # pyright: ignore[reportArgumentType] - raised by the loop as it is
+        if task.node.routers and type(outcome) is Done:
+            self._loop.call_soon_threadsafe(self._begin_route, program, outcome, context)
+        else:
+            self._post((program, outcome))
+
+    def _begin_route(self, program: Program, outcome: Done, context: Context) -> None:
+        async def routed() -> None:
+            result: Outcome
+            try:
+                result = await route_async(program, outcome)
+            except asyncio.CancelledError:
+                result = Stopped(outcome.task)
+            except BaseException as error:  # noqa: BLE001 - raised by the loop as it is
+                result = Failed(outcome.task, error)  # pyright: ignore[reportArgumentType] - as it says
+            self._post((program, result))
+
+        running = self._loop.create_task(routed(), context=context)
+        self._tasks.add(running)
+        running.add_done_callback(self._tasks.discard)
+
+    def _exhaust(self, program: Program, task: Task, context: Context) -> Outcome:
+        pieces = generate(program, task, context, routes=False)
+        while True:
+            try:
+                emit = next(pieces)
+            except StopIteration as end:
+                return end.value
+            if emit is not None:
+                part = StreamPart(0, program.namespace, emit.mode, emit.node, emit.data, emit.step, emit.place)
+                self._put_part(program, task, part)
+
+    # ---- the outside
+
+    def arrived(self, program: Program, event: Event) -> None:
+        """Puts an event in the inbox."""
+        if event.task.node.kind != GRAPH and isinstance(event, Stopped):
+            self.active += 1  # it was due and never begun; the inbox counts it down again
+        self._post((program, event))
+
+    def stop_task(self, program: Program, task: Task) -> None:
+        """An async task is cancelled; a queued sync one won't begin; a running sync one is waited for."""
+        live = program.live
+        if live is None:
+            return
+        running = live.get(task)
+        if isinstance(running, asyncio.Task):
+            running.cancel()
+            if task in self._unbegun:  # its coroutine will never run, so it can't say that it ended
+                self._unbegun.discard(task)
+                self._post((program, Stopped(task)))
+        elif running is False:
+            live[task] = True
+
+    def writer_for(self, program: Program, task: Task) -> Callable[[StreamPart], None]:
+        """On the loop's thread a part is in line at once; from elsewhere it goes through the inbox."""
+
+        def write(part: StreamPart) -> None:
+            if get_ident() == self._thread:
+                self._inbox.append(part)
+                self._wake()
+            else:
+                self._put_part(program, task, part)
+
+        return write
+
+    def _put_part(self, program: Program, task: Task, part: StreamPart) -> None:
+        while len(self._inbox) + len(self.parts) >= BUFFERED_PARTS:
+            self._worker_room.clear()
+            if self._stopping or (program.live or {}).get(task) is True:
+                raise Cancelled("the run was stopped while this node was sending to its stream")
+            self._worker_room.wait(0.05)
+        self._post(part)
+
+    async def wait_for_room(self) -> None:
+        """Waits while the consumer is far behind."""
+        while len(self.parts) + len(self._inbox) >= BUFFERED_PARTS and not self._stopping:
+            self._room.clear()
+            await self._room.wait()
+
+    def wait_for_coroutine(self, coroutine: Any) -> Any:
+        """Never needed here: async routers are awaited."""
+        coroutine.close()
+        raise ConfigError("an async router can't be called from a sync one in an async run")
+
+    # ---- calls inside tasks
+
+    def call(self, program: Program, task: Task) -> CallFuture[Any]:
+        """Begins a call. A body awaited in the run's own task has the pump take it to the engine."""
+        future: CallFuture[Any] = CallFuture(self._wait_for_call)
+        self._calls.add(future)
+        future.on_settled(lambda: self._calls.discard(future))
+        self._post((program, Called(task, future)))
+        if self.inside and self._pumping is None:
+            if get_ident() != self._thread:
+                raise ConfigError("a call from a thread that the node started itself; make it from the node's own code")
+            self._pumping = self._loop.create_task(self._pump())
+        return future
+
+    def _wait_for_call(self, future: CallFuture[Any]) -> None:
+        if get_ident() == self._thread:
+            raise ConfigError(
+                "result() would block the event loop that the call needs; await the call instead, "
+                "or don't declare the node inline=True"
+            )
+        with self.pool.waiting():
+            future.block()
+
+    async def _pump(self) -> None:
+        """Steps programs while a body awaited in the run's own task waits."""
+        try:
+            while self.inside:
+                await self._listen()
+                while self.ready or self.due:
+                    if self.ready:
+                        program, reply = self.ready.popleft()
+                        await self._advance(program, reply)
+                    else:
+                        self._begin_due()
+        except Exception as error:
+            for future in list(self._calls):
+                future.settle(Failed(self._any_task(), error))
+            raise
+
+    def _any_task(self) -> Task:
+        return self.root.loop.tasks[0]
+
+    async def _end_pump(self) -> None:
+        """Takes the turn back from the pump once the body has ended."""
+        pump, self._pumping = self._pumping, None
+        if pump is None:
+            return
+        if not pump.done() and self._waker is not None:
+            pump.cancel()  # it only waits for an arrival
+        try:
+            await pump
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if current is not None and current.cancelling():
+                raise
+
+    # ---- the end
+
+    async def _shut_down(self) -> None:
+        """Stops and awaits everything that still runs."""
+        self._stopping = True
+        self._room.set()
+        self._worker_room.set()
+        root = self.root
+        if self.ending is None and not root.closed:
+            root.closed = True
+            await self._end_pump_now()
+            root.gen.close()
+            self.ready.clear()
+            self.cancel(root)
+            while self.active or root.active:
+                try:
+                    await self._listen()
+                except asyncio.CancelledError:
+                    self.cancel(root)
+        if self._owns_pool:
+            self.pool.close()
+
+    async def _end_pump_now(self) -> None:
+        pump, self._pumping = self._pumping, None
+        if pump is not None:
+            pump.cancel()
+            await asyncio.wait([pump])
+
+
+@types.coroutine
+def _in_context(context: Context, coroutine: Coroutine[Any, Any, Outcome]) -> Generator[Any, Any, Outcome]:
+    """Awaits a coroutine step by step in a context other than that of the asyncio task that awaits it."""
+    step = context.run
+    send, throw = coroutine.send, coroutine.throw
+    try:
+        waited = step(send, None)
+        while True:
+            try:
+                sent = yield waited
+            except GeneratorExit:
+                step(coroutine.close)
+                raise
+            except BaseException as error:  # noqa: BLE001 - handed to the coroutine, which decides
+                waited = step(throw, error)
+            else:
+                waited = step(send, sent)
+    except StopIteration as end:
+        return end.value
+
+
+__all__ = ["AsyncDriver"]

@@ -1,0 +1,360 @@
+"""One try of one task: the only place where user code is called.
+
+A try has two phases. The body: the node's own code, from a fresh copy of its input to its checked writes. The route:
+its routers, which see the state with those writes applied. Both end in an outcome, a value; nothing is raised but
+what must stop the process (`KeyboardInterrupt`, `SystemExit`).
+
+`attempt` and `attempt_async` are the same few lines for the two kinds of functions; what they do before and after the
+call is shared. The caller runs them in a copy of the context, so that nothing that user code sets there leaks.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
+from contextvars import Context
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from juncture.channels.managed import ManagedValue
+from juncture.drivers.context import CURRENT, TaskContext
+from juncture.engine import streaming
+from juncture.engine.commit import view
+from juncture.engine.effects import Done, Emit, Escaped, Failed, Outcome, Paused, Stopped
+from juncture.engine.returns import Reader, Returned, quick
+from juncture.engine.routing import resolve
+from juncture.engine.tables import ASYNC, ENTRY, LAST, Router
+from juncture.engine.task import Task
+from juncture.engine.values import admitted
+from juncture.errors import Cancelled, InvalidUpdateError, NodeCancelledError, ParentCommand, Pause
+from juncture.types import Command
+
+if TYPE_CHECKING:
+    from juncture.drivers.run import Program
+
+
+class Try:
+    """The two halves around the call of a node's code."""
+
+    __slots__ = ("context", "given", "kwargs", "program", "reader", "task")
+
+    def __init__(self, program: Program, task: Task) -> None:
+        """Makes the input and what is injected. Raises what the input's schema raises."""
+        self.program = program
+        self.task = task
+        self.context = TaskContext(program, task)
+        CURRENT.set(self.context)
+        self.reader: Reader | None = None
+        node = task.node
+        if task.send >= 0:
+            given = node.project_send(task.argument)
+        elif node.managed:
+            given = node.project(with_managed(task, node.managed))
+        else:
+            given = node.project(task.values)
+        self.given = given
+        self.kwargs: dict[str, Any] = self.context.arguments(node.inject) if node.inject else {}
+        if node.snapshot is not None:
+            self.reader = self._new_reader(node.snapshot(given, task.values))
+
+    def _new_reader(self, before: Any = None) -> Reader:
+        return Reader(self.program.tables, self.task.node, self.given, self.task.values, before)
+
+    def done(self, result: Any) -> Outcome:
+        """The outcome of a body that returned."""
+        if self.context.questions:
+            return Paused(self.task, self.context.questions)
+        task = self.task
+        if task.parent is not None:
+            return Done(task, [], result=admitted(result))
+        if self.reader is None:
+            writes = quick(self.program.tables, result)
+            if writes is not None:
+                return Done(task, writes)
+            self.reader = self._new_reader()
+        return self.outcome(self.reader.read(result))
+
+    def outcome(self, got: Returned) -> Outcome:
+        """The outcome of what was read."""
+        if got.escape is not None:
+            return Escaped(self.task, got.escape)
+        return Done(self.task, got.writes, got.targets, got.sends)
+
+    def raised(self, error: BaseException) -> Outcome:
+        """The outcome of a body that raised."""
+        questions = self.context.questions
+        if questions or isinstance(error, Pause):
+            return Paused(self.task, questions)
+        if isinstance(error, Cancelled):
+            return Stopped(self.task)
+        if isinstance(error, ParentCommand):
+            return self._parent_command(error.command)
+        if not isinstance(error, Exception):
+            raise error
+        return Failed(self.task, error)
+
+
+    def _parent_command(self, command: Command[Any]) -> Outcome:
+        """A graph that the body called left for the enclosing one, which is this: as if the node had returned it."""
+        if command.graph not in (Command.PARENT, self.task.node.name):
+            return Escaped(self.task, command)
+        try:
+            return self.outcome(self._new_reader().read(replace(command, graph=None)))
+        except Exception as error:  # noqa: BLE001 - an outcome from here on
+            return Failed(self.task, error)
+
+
+def with_managed(task: Task, managed: Mapping[str, type[ManagedValue]]) -> dict[str, Any]:
+    """The committed values and what the managed keys show."""
+    return task.values | {name: what.value(task.remaining) for name, what in managed.items()}
+
+
+def attempt(program: Program, task: Task) -> Outcome:
+    """One try of a task whose code is a sync function, with its routes."""
+    outcome = body(program, task)
+    if task.node.routers and type(outcome) is Done:
+        return route(program, outcome)
+    return outcome
+
+
+def body(program: Program, task: Task) -> Outcome:
+    """The node's own code, for a sync function; the entry has none."""
+    node = task.node
+    if node.kind == ENTRY:
+        CURRENT.set(TaskContext(program, task))
+        return Done(task, [])
+    try:
+        this = Try(program, task)
+    except Exception as error:  # noqa: BLE001 - an outcome from here on
+        return Failed(task, error)
+    try:
+        call = program.code(node)
+        result = call(this.given, **this.kwargs) if this.kwargs else call(this.given)
+        if type(result) is types.CoroutineType:
+            result.close()
+            raise InvalidUpdateError(
+                f"node {node.name!r} is a sync function that returned a coroutine; declare it with async def",
+                node=node.name,
+            )
+        return this.done(result)
+    except BaseException as error:  # noqa: BLE001 - an outcome from here on; what stops the process is raised again
+        return this.raised(error)
+    finally:
+        this.context.ended = True
+
+
+async def body_async(program: Program, task: Task) -> Outcome:
+    """The node's own code, for an async function or an async generator."""
+    node = task.node
+    try:
+        this = Try(program, task)
+    except Exception as error:  # noqa: BLE001 - an outcome from here on
+        return Failed(task, error)
+    try:
+        call = program.code(node)
+        if node.kind == ASYNC:
+            result = await (call(this.given, **this.kwargs) if this.kwargs else call(this.given))
+            return this.done(result)
+        pieces = _Pieces(this)
+        source = cast("AsyncIterator[Any]", call(this.given, **this.kwargs))
+        async for piece in source:
+            program.send_part(pieces.add(piece))
+            await program.wait_for_room()
+        return pieces.outcome()
+    except BaseException as error:  # noqa: BLE001 - as in body
+        if _is_cancellation(error):
+            return _cancelled(this, error)
+        return this.raised(error)
+    finally:
+        this.context.ended = True
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    import asyncio
+
+    return isinstance(error, asyncio.CancelledError)
+
+
+def _cancelled(this: Try, error: BaseException) -> Outcome:
+    """A cancellation from outside goes on; one that the node raised by itself is the node's failure."""
+    import asyncio
+
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise error
+    if this.context.questions:
+        return Paused(this.task, this.context.questions)
+    failure = NodeCancelledError(
+        f"node {this.task.node.name!r} raised CancelledError though nobody cancelled it; "
+        "if something it awaits was cancelled on purpose, catch that in the node",
+        node=this.task.node.name,
+    )
+    failure.__cause__ = error
+    return Failed(this.task, failure)
+
+
+class _Pieces:
+    """The pieces of an update that a generator node yields."""
+
+    __slots__ = ("_count", "_got", "_reader", "_this")
+
+    def __init__(self, this: Try) -> None:
+        self._this = this
+        self._got = Returned()
+        self._reader = this.reader or this._new_reader()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - one unit
+        self._count = 0
+
+    def add(self, piece: Any) -> Emit | None:
+        """Takes up one piece; what to show of it, if somebody looks."""
+        before = len(self._got.writes)
+        self._reader.add(piece, self._got)
+        self._count += 1
+        task, request = self._this.task, self._this.program.loop.request
+        if not request.shows_updates:
+            return None
+        data = streaming.updates_payload(self._got.writes[before:], request.update_keys)
+        return Emit("updates", {task.node.name: data}, task.step, task.node.name, task.place)
+
+    def outcome(self, result: Any = None) -> Outcome:
+        """The outcome once the generator is exhausted; what it returned is one more piece."""
+        this, got = self._this, self._got
+        if this.context.questions:
+            return Paused(this.task, this.context.questions)
+        if result is not None:
+            self._reader.add(result, got)
+        self._reader.check_routes(got)
+        keys = this.program.tables.keys
+        last: dict[str, int] = {}
+        for index, (name, _) in enumerate(got.writes):
+            key = keys.get(name)
+            if key is None or key.merge == LAST:
+                last[name] = index
+        got.writes = [write for index, write in enumerate(got.writes) if last.get(write[0], index) == index]
+        outcome = this.outcome(got)
+        if isinstance(outcome, Done):
+            outcome.streamed = self._count > 0
+        return outcome
+
+
+def generate(
+    program: Program, task: Task, context: Context, *, routes: bool = True
+) -> Generator[Emit | None, None, Outcome]:
+    """One try of a generator node, with its routes: yields what to show of each piece. Runs its code in `context`."""
+    try:
+        this = context.run(Try, program, task)
+    except Exception as error:  # noqa: BLE001 - an outcome from here on
+        return Failed(task, error)
+    source: Iterator[Any] | None = None
+    try:
+        pieces = _Pieces(this)
+        source = cast("Iterator[Any]", context.run(program.code(task.node), this.given, **this.kwargs))
+        while True:
+            try:
+                piece = context.run(next, source)
+            except StopIteration as end:
+                outcome = pieces.outcome(end.value)
+                break
+            yield pieces.add(piece)
+    except GeneratorExit:
+        raise
+    except BaseException as error:  # noqa: BLE001 - as in body
+        return this.raised(error)
+    finally:
+        this.context.ended = True
+        if source is not None and hasattr(source, "close"):
+            context.run(cast("Generator[Any, Any, Any]", source).close)
+    if routes and task.node.routers and type(outcome) is Done:
+        return context.run(route, program, outcome)
+    return outcome
+
+
+# ---- routes
+
+
+class _Routing:
+    """Applies what the routers of a node return to its outcome."""
+
+    __slots__ = ("done", "program", "reader", "targets")
+
+    def __init__(self, program: Program, done: Done) -> None:
+        self.program = program
+        self.done = done
+        node = done.task.node
+        self.reader = Reader(program.tables, node, None, {})
+
+    def arguments(self, router: Router) -> tuple[Any, dict[str, Any]]:
+        """What the router is called with: the state with its own node's writes applied, copied."""
+        program, done, task = self.program, self.done, self.done.task
+        context = CURRENT.get(None)
+        if context is None or context.task is not task:
+            context = TaskContext(program, task)
+            CURRENT.set(context)
+        values = task.values
+        if done.writes:
+            values, changes = view(program.tables, program.loop.state, task.node.name, done.writes)
+            done.changes = changes
+        if router.managed:
+            values = values | {name: what.value(task.remaining) for name, what in router.managed.items()}
+        return router.project(values), context.arguments(router.inject) if router.inject else {}
+
+    def add(self, router: Router, chosen: Any) -> None:
+        """Takes up what the router returned."""
+        done, name = self.done, self.done.task.node.name
+        if isinstance(chosen, Command):
+            command = cast("Command[Any]", chosen)
+            got = Returned()
+            if command.update is not None:
+                self.reader.add_update(command.update, got)
+                done.writes = [*done.writes, *got.writes]
+                done.changes = None
+            chosen = command.goto
+        resolve(self.program.tables, name, chosen, router, done.targets, done.sends)
+
+    def ended(self) -> Outcome:
+        """The outcome with its routes; a router may have asked a question."""
+        context = CURRENT.get(None)
+        if context is not None and context.task is self.done.task and context.questions:
+            return Paused(self.done.task, context.questions)
+        return self.done
+
+
+def route(program: Program, done: Done) -> Outcome:
+    """The outcome with what its node's routers chose; every router must be a sync function."""
+    routing = _Routing(program, done)
+    try:
+        for router in done.task.node.routers:
+            given, kwargs = routing.arguments(router)
+            chosen = router.call(given, **kwargs) if kwargs else router.call(given)
+            if type(chosen) is types.CoroutineType:
+                chosen = program.driver.wait_for_coroutine(chosen)
+            routing.add(router, chosen)
+        return routing.ended()
+    except BaseException as error:  # noqa: BLE001 - as in body
+        return _route_raised(routing, error)
+
+
+async def route_async(program: Program, done: Done) -> Outcome:
+    """The same where routers may be async functions."""
+    routing = _Routing(program, done)
+    try:
+        for router in done.task.node.routers:
+            given, kwargs = routing.arguments(router)
+            chosen = router.call(given, **kwargs) if kwargs else router.call(given)
+            if isinstance(chosen, Coroutine):
+                chosen = await cast("Coroutine[Any, Any, Any]", chosen)
+            routing.add(router, chosen)
+        return routing.ended()
+    except BaseException as error:  # noqa: BLE001 - as in body
+        if _is_cancellation(error):
+            raise
+        return _route_raised(routing, error)
+
+
+def _route_raised(routing: _Routing, error: BaseException) -> Outcome:
+    context = CURRENT.get(None)
+    questions = context.questions if context is not None and context.task is routing.done.task else []
+    if questions:
+        return Paused(routing.done.task, questions)
+    if not isinstance(error, Exception):
+        raise error
+    return Failed(routing.done.task, error)

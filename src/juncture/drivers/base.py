@@ -1,0 +1,244 @@
+"""What both drivers do alike: everything that never waits.
+
+A driver steps programs one at a time. `_advance` runs one until it waits or has something to show; whoever drives then
+takes the parts and goes on. Programs that may go on stand in `ready`; tasks that were started and haven't begun stand in
+`due`; what ended elsewhere arrives in the driver's inbox.
+
+A program that is stopped (`cancel`) is closed at once: its generator is closed, its tasks are told, and when the last of
+them was heard of, its parent hears `Stopped`. So nothing outlives its run.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from heapq import heapify
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+
+from juncture.drivers.place import locate
+from juncture.drivers.pool import Pool
+from juncture.drivers.run import Program, Shared
+from juncture.engine.begin import Request
+from juncture.engine.effects import Called, Emit, Event, Reply, Stopped
+from juncture.engine.nested import nested_program
+from juncture.engine.run import Ending, Loop
+from juncture.engine.tables import Tables
+from juncture.engine.task import Task
+from juncture.persistence.threads import ThreadLog
+from juncture.types import StreamPart
+
+if TYPE_CHECKING:
+    from juncture.drivers.calls import CallFuture
+
+BUFFERED_PARTS: Final = 1024
+"""How many parts may wait for their consumer before whoever makes more has to wait."""
+
+
+class Driver(ABC):
+    """One call of a graph, being driven."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        tables: Tables,
+        request: Request,
+        log: ThreadLog | None,
+    ) -> None:
+        """Nothing runs before the driver is driven."""
+        self.shared = shared
+        self.parts: deque[StreamPart] = deque()
+        self.ready: deque[tuple[Program, Any]] = deque()
+        self.due: deque[tuple[Program, Task]] = deque()
+        self.held: deque[tuple[Program, Task]] = deque()
+        """Due, but over the limit of concurrency until something ends."""
+        self.timers: list[tuple[float, int, Program, Task]] = []
+        """Due later: (when, ticket, program, task), a heap."""
+        self.active = 0
+        """How many tasks without a program of their own were begun and not heard of."""
+        self.inside = 0
+        """How many bodies are on the driver's own stack."""
+        self.seq = 0
+        self.made: dict[tuple[int, str], Any] = {}
+        self.making = Lock()
+        self.ending: Ending | None = None
+        self.root = Program(self, tables, request, log)
+        self.root.gen = self.root.loop.program()
+        self.ready.append((self.root, None))
+        self.pool: Pool
+
+    @property
+    def alone(self) -> bool:
+        """Whether nothing else could go on meanwhile, so that a task may run right here."""
+        return not (self.active or self.inside or self.ready or self.due or self.held or self.timers)
+
+    # ---- programs
+
+    def begin_nested(self, program: Program, task: Task) -> None:
+        """Makes the program of a nested graph; it goes on when its turn comes."""
+        node, parent = task.node, program
+        tables = node.graph
+        assert tables is not None
+        given: Any = parent_values(task)
+        request = parent.loop.request
+        namespace = (*program.namespace, task.id)
+        modes = request.modes if self.shared.subgraphs else frozenset[str]()
+        saving = program.saving and tables.persist
+        child = Program(
+            self,
+            tables,
+            Request(
+                "nested",
+                self.shared.limit,
+                request.jitter,
+                writes=given,
+                answers=self.answers_for(task),
+                saving=saving,
+                thread_id=self.shared.thread_id,
+                namespace=namespace,
+                modes=modes,
+                value_keys=tables.output_keys,
+                before=tables.interrupt_before,
+                after=tables.interrupt_after,
+                shared_keys=node.shared_keys,
+                returns=True,
+            ),
+            program.log if saving else None,
+            program,
+            task,
+        )
+
+        def failed(error: Exception, loop: Loop) -> None:
+            locate(error, self.shared, namespace, loop)
+
+        child.gen = nested_program(program.tables, task, child.loop, namespace, failed)
+        if program.live is None:
+            program.live = {}
+        program.live[task] = child
+        self.ready.append((child, None))
+
+    def answers_for(self, task: Task) -> dict[str, Any]:
+        """What a nested graph was answered: now, and earlier without having been able to use it."""
+        answers = dict(self.shared.answers)
+        for record in task.records or ():
+            if record.kind == "answer":
+                answers.setdefault(record.name, record.content)
+        return answers
+
+    def heard(self, program: Program, event: Event) -> tuple[Program, Event] | None:
+        """Books an event that arrived; who is to be told what, or nobody."""
+        task = event.task
+        if type(event) is not Called:
+            program.active -= 1
+            if program.live is not None:
+                program.live.pop(task, None)
+        if not program.closed:
+            return program, event
+        if program.active or program.parent is None or program.task is None:
+            return None
+        return self.heard(program.parent, Stopped(program.task))
+
+    def cancel(self, program: Program) -> None:
+        """Stops what runs under a program. Each of its tasks is still heard of."""
+        for line in (self.due, self.held):
+            mine = [(owner, task) for owner, task in line if self._is_under(owner, program)]
+            for owner, task in mine:
+                line.remove((owner, task))
+                self.arrived(owner, Stopped(task))
+        for entry in [entry for entry in self.timers if self._is_under(entry[2], program)]:
+            self.timers.remove(entry)
+            self.arrived(entry[2], Stopped(entry[3]))
+        heapify(self.timers)
+        for child, reply in list(self.ready):
+            if child is not program and self._is_under(child, program):
+                self.ready.remove((child, reply))
+        for child in self.nested_in(program):
+            self.close_program(child)
+        for task in list(program.live or ()):
+            self.stop_task(program, task)
+
+    def close_program(self, child: Program) -> None:
+        """Ends a nested program whose outcome nobody wants any more."""
+        if child.closed:
+            return
+        child.closed = True
+        child.gen.close()
+        self.cancel(child)
+        if not child.active and child.parent is not None and child.task is not None:
+            self.arrived(child.parent, Stopped(child.task))
+
+    def nested_in(self, program: Program) -> list[Program]:
+        """The running programs whose parent this is."""
+        return [child for child in (program.live or {}).values() if isinstance(child, Program)]
+
+    @staticmethod
+    def _is_under(program: Program | None, ancestor: Program) -> bool:
+        while program is not None:
+            if program is ancestor:
+                return True
+            program = program.parent
+        return False
+
+    # ---- parts
+
+    def show(self, program: Program, emit: Emit) -> None:
+        """Puts a part in line for its consumer."""
+        part = StreamPart(self.seq, program.namespace, emit.mode, emit.node, emit.data, emit.step, emit.place)
+        self.seq += 1
+        self.parts.append(part)
+
+    def take(self, part: StreamPart) -> StreamPart:
+        """Numbers a part that arrived from a running task."""
+        part = StreamPart(self.seq, part.ns, part.mode, part.node, part.data, part.step, part.place)
+        self.seq += 1
+        return part
+
+    # ---- what the drivers do each in their way
+
+    @abstractmethod
+    def arrived(self, program: Program, event: Event) -> None:
+        """Puts an event in the inbox. Only called by the driver itself."""
+
+    @abstractmethod
+    def stop_task(self, program: Program, task: Task) -> None:
+        """Tells a running task to stop, if it can be told."""
+
+    @abstractmethod
+    def writer_for(self, program: Program, task: Task) -> Callable[[StreamPart], None]:
+        """How a running task sends parts."""
+
+    @abstractmethod
+    def call(self, program: Program, task: Task) -> CallFuture:
+        """Asks the engine for a call on behalf of a running task."""
+
+    @abstractmethod
+    def wait_for_coroutine(self, coroutine: Any) -> Any:
+        """What a coroutine gives, from a place that can't await."""
+
+    @abstractmethod
+    async def wait_for_room(self) -> None:
+        """Waits while too many parts wait for their consumer."""
+
+    def warn(self, text: str) -> None:
+        """Tells the user about something that isn't an error."""
+        import logging
+
+        logging.getLogger("juncture").warning("%s (run %s, thread %r)", text, self.shared.run_id, self.shared.thread_id)
+
+    def reply(self, effect: Reply) -> None:
+        """Gives a call's outcome to whoever waits for it."""
+        future: CallFuture = effect.call.reply
+        future.settle(effect.outcome)
+
+
+def parent_values(task: Task) -> list[tuple[str, Any]]:
+    """The input of a nested graph: what its parent's state or the send holds of its keys, as writes."""
+    node = task.node
+    given: Any = node.project(task.values) if task.send < 0 else node.project_send(task.argument)
+    if isinstance(given, dict):
+        return list(given.items())
+    return given
+
+
+__all__ = ["BUFFERED_PARTS", "Driver", "parent_values"]

@@ -1,0 +1,254 @@
+"""What running user code can ask of its run: one context variable, and the functions that read it.
+
+The variable is set in the copied context of each try, never in the engine's own, so it is right in every thread or
+asyncio task that was started with a copy of that context and absent everywhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from hashlib import blake2b
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from juncture.engine.interrupts import question_id
+from juncture.engine.task import Task
+from juncture.engine.values import copied
+from juncture.errors import ConfigError, InterruptError, Pause, ResumeMismatchError
+from juncture.types import ExecutionInfo, Interrupt, Runtime, StreamWriter
+
+if TYPE_CHECKING:
+    from juncture.drivers.run import Program
+
+
+class TaskContext:
+    """One try of one task, as its user code sees it."""
+
+    __slots__ = ("_asked", "_calls", "_lock", "_runtime", "ended", "program", "questions", "task")
+
+    def __init__(self, program: Program, task: Task) -> None:
+        """The try begins now."""
+        self.program = program
+        self.task = task
+        self.questions: list[Interrupt] = []
+        self.ended = False
+        self._asked: dict[str, int] | None = None
+        self._calls: dict[str, int] | None = None
+        self._lock: Lock | None = None
+        self._runtime: Runtime[Any] | None = None
+
+    # ---- what nodes are injected
+
+    def arguments(self, wanted: Mapping[str, str]) -> dict[str, Any]:
+        """Parameter name -> value for what a function wants injected."""
+        return {name: self._wanted(what) for name, what in wanted.items()}
+
+    def _wanted(self, what: str) -> Any:
+        if what == "runtime":
+            return self.runtime
+        if what == "config":
+            return self.config
+        return self.writer
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The call's config."""
+        return self.program.shared.config
+
+    @property
+    def writer(self) -> StreamWriter:
+        """Sends to the consumers of ``custom``."""
+        return self.program.writer(self)
+
+    @property
+    def runtime(self) -> Runtime[Any]:
+        """Everything that the run offers."""
+        if self._runtime is None:
+            self._runtime = Runtime(self.program.shared.context, self.writer, self.info, self.config)
+        return self._runtime
+
+    @property
+    def info(self) -> ExecutionInfo:
+        """Where this code is running."""
+        task, shared = self.task, self.program.shared
+        return ExecutionInfo(
+            shared.run_id,
+            shared.thread_id,
+            task.id,
+            task.node.name,
+            task.step,
+            self.program.namespace,
+            task.attempt,
+        )
+
+    # ---- questions
+
+    def ask(self, value: Any, key: str | None) -> Any:
+        """The answer to a question; raises `Pause` after recording it if there is none yet."""
+        self._refuse_if_ended("interrupt()")
+        shared = self.program.shared
+        if not self.program.saving and self.program.tables.strict:
+            raise InterruptError(
+                f"node {self.task.node.name!r} called interrupt(), but nothing could be resumed: this graph has no saver. "
+                'Compile it with one, for example compile(checkpointer="memory:"), and give a thread_id',
+                node=self.task.node.name,
+            )
+        owner = self.task.parent or self.task
+        with self._locked():
+            if self._asked is None:
+                self._asked = {}
+            # A content's occurrence rises when it was answered: asked again while it is open, it is the same question.
+            content = self._content(value, key)
+            occurrence = self._asked.get(content, 0)
+            identity = f"{self.task.identity}{content}\x1f{occurrence}"
+            asked = question_id(shared.thread_id or shared.run_id, self.program.namespace, owner.id, identity)
+            found, answer = self._answer(asked, value, key)
+            if found:
+                self._asked[content] = occurrence + 1
+                return answer
+            if any(question.id == asked for question in self.questions):
+                raise InterruptError(
+                    f"node {self.task.node.name!r} asks the same question twice at once; give each a key: "
+                    "interrupt(value, key=…)",
+                    node=self.task.node.name,
+                )
+            question = Interrupt(value, asked, owner.node.name, self.program.namespace, key)
+            self.questions.append(question)
+        raise Pause(question)
+
+    def _content(self, value: Any, key: str | None) -> str:
+        if key is not None:
+            return f"key\x1f{key}"
+        if not self.program.tables.strict:
+            return "place"  # lenient: the k-th question of a task gets the k-th answer
+        return blake2b(self.program.shared.digest(value), digest_size=16).hexdigest()
+
+    def _answer(self, asked: str, value: Any, key: str | None) -> tuple[bool, Any]:
+        owner = self.task.parent or self.task
+        records = owner.records or ()
+        answers = {record.name: record.content for record in records if record.kind == "answer"}
+        consumed = owner.consumed = owner.consumed or set()
+        if asked in answers:
+            consumed.add(asked)
+            return True, copied(answers[asked])
+        if not self.program.tables.strict or key is not None:
+            return False, None
+        questions = [record for record in records if record.kind == "question"]
+        if any(record.name == asked for record in questions):
+            return False, None
+        for record in questions:
+            was: Interrupt = record.content
+            if was.key is None and record.name in answers and record.name not in consumed:
+                raise ResumeMismatchError(
+                    f"node {owner.node.name!r} asks {value!r}, which wasn't recorded, while the answer to {was.value!r} is "
+                    "unused. Questions are matched by content: keep it the same on every run, or give each a key: "
+                    "interrupt(value, key=…)",
+                    node=owner.node.name,
+                )
+        return False, None
+
+    # ---- calls
+
+    def next_namespace(self, graph: str) -> tuple[str, ...]:
+        """The namespace of the next graph that this try calls by itself; told apart by order."""
+        with self._locked():
+            if self._calls is None:
+                self._calls = {}
+            occurrence = self._calls.get("\x1fgraph", 0)
+            self._calls["\x1fgraph"] = occurrence + 1
+        owner = self.task.parent or self.task
+        prefix = f"{self.task.identity}/" if self.task.identity else ""
+        return (*self.program.namespace, f"{owner.id}/{prefix}{graph}.{occurrence}")
+
+    def call(self, name: str, content: bytes, make: Callable[[Task, str], Task]) -> Any:
+        """Asks the run for a call; returns its future. Calls are known by name, arguments and occurrence."""
+        self._refuse_if_ended(f"the task {name!r}")
+        with self._locked():
+            if self._calls is None:
+                self._calls = {}
+            digest = f"{self.task.identity}{name}\x1f{blake2b(content, digest_size=16).hexdigest()}"
+            occurrence = self._calls.get(digest, 0)
+            self._calls[digest] = occurrence + 1
+        owner = self.task.parent or self.task
+        task = make(owner, f"{digest}\x1f{occurrence}")
+        return self.program.driver.call(self.program, task)
+
+    # ----
+
+    def _refuse_if_ended(self, what: str) -> None:
+        if self.ended:
+            raise ConfigError(f"{what} was used after node {self.task.node.name!r} had ended; use it inside the node")
+
+    def _locked(self) -> Lock:
+        if self._lock is None:
+            self._lock = Lock()
+        return self._lock
+
+
+CURRENT: ContextVar[TaskContext] = ContextVar("juncture_task")
+"""The try whose user code is running in this context."""
+
+
+def current() -> TaskContext:
+    """The try whose user code is running here.
+
+    Raises:
+        ConfigError: No node's code is running in this context.
+    """
+    try:
+        return CURRENT.get()
+    except LookupError:
+        raise ConfigError(
+            "Called outside of a node: there is no running task in this context. In a thread that your node started, "
+            "run the code in a copy of the node's context: contextvars.copy_context().run(...)"
+        ) from None
+
+
+def interrupt(value: Any, *, key: str | None = None) -> Any:
+    """Asks somebody outside, and returns the answer.
+
+    The first time, the question is recorded and the run pauses; the node runs again from its start when the thread is
+    resumed, and this call then returns the answer. A question is known by its `key`, else by its content and how often
+    that content occurred before in the same task.
+
+    Args:
+        value: What to ask; it is part of the checkpoint and shown in `RunResult.interrupts`.
+        key: A name by which it can be answered, unique within the task.
+
+    Raises:
+        InterruptError: The graph has no saver, so nothing could be resumed.
+        ResumeMismatchError: The node was resumed and asks something else than was recorded.
+        ConfigError: Called outside of a node.
+
+    Source:
+        LangGraph 1.2.24 `interrupt`, which matches by order instead.
+    """
+    return current().ask(value, key)
+
+
+def get_config() -> Mapping[str, Any]:
+    """The config of the call that the running node belongs to.
+
+    Raises:
+        ConfigError: Called outside of a node.
+    """
+    return current().config
+
+
+def get_stream_writer() -> StreamWriter:
+    """The function that sends to the consumers of ``custom``.
+
+    Raises:
+        ConfigError: Called outside of a node.
+    """
+    return current().writer
+
+
+def get_runtime() -> Runtime[Any]:
+    """What the run offers to the running node.
+
+    Raises:
+        ConfigError: Called outside of a node.
+    """
+    return current().runtime

@@ -1,0 +1,62 @@
+"""Event loops for async nodes under a sync run: daemon threads owned by the compiled graph.
+
+There is one for every level of nested calls: an async node that calls `invoke` blocks the loop it runs on, so whatever
+is async below it gets the next one. Loops live as long as the compiled graph and are shared by its runs.
+"""
+
+from __future__ import annotations
+
+import weakref
+from threading import Lock, Thread
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+
+
+class Loops:
+    """The event loops of one compiled graph, by level."""
+
+    def __init__(self) -> None:
+        """No loop runs before one is asked for."""
+        self._loops: list[asyncio.AbstractEventLoop] = []
+        self._threads: list[Thread] = []
+        self._lock = Lock()
+        self._finalizer = weakref.finalize(self, _stop, self._loops, self._threads)
+
+    def at(self, level: int) -> asyncio.AbstractEventLoop:
+        """The running loop for calls at this depth of nesting."""
+        import asyncio
+
+        with self._lock:
+            while len(self._loops) <= level:
+                loop = asyncio.new_event_loop()
+                thread = Thread(target=_serve, args=(loop,), name=f"juncture-loop-{level}", daemon=True)
+                thread.start()
+                self._loops.append(loop)
+                self._threads.append(thread)
+            return self._loops[level]
+
+    def close(self) -> None:
+        """Stops the loops and waits for their threads. They start again when asked for."""
+        with self._lock:
+            _stop(self._loops, self._threads)
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    import asyncio
+
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+
+def _stop(loops: list[asyncio.AbstractEventLoop], threads: list[Thread]) -> None:
+    for loop, thread in zip(loops, threads, strict=True):
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(timeout=5)
+    loops.clear()
+    threads.clear()

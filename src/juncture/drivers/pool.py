@@ -1,0 +1,80 @@
+"""Workers: the operating-system threads of one top-level run, shared by everything nested in it.
+
+Work waits in one queue. There are as many workers as it takes: one at first; while work waits and nothing ended for a
+millisecond, the driver lets them double, up to the limit. So a thousand trivial tasks cost two threads and forty that
+wait for each other get forty. A worker that waits for something nested gives its place back meanwhile (`waiting`), so a
+limit of one still runs everything. Workers are daemons: an abandoned task doesn't hold the interpreter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import Final
+
+DEFAULT_LIMIT: Final = 128
+"""How many workers a run may have unless ``max_concurrency`` says otherwise."""
+
+
+class Pool:
+    """A queue and the workers that serve it."""
+
+    __slots__ = ("_limit", "_lock", "_queue", "_threads")
+
+    def __init__(self, limit: int | None) -> None:
+        """No worker is started before there is work."""
+        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._limit = limit or DEFAULT_LIMIT
+        self._lock = Lock()
+        self._threads: list[Thread] = []
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """Lets a worker do it. The work must not raise."""
+        self._queue.put(work)
+        if not self._threads:
+            self._start(1)
+
+    @property
+    def backlog(self) -> bool:
+        """Whether work waits and more workers are allowed."""
+        return not self._queue.empty() and len(self._threads) < self._limit
+
+    def grow(self) -> None:
+        """Doubles the workers, up to the limit and to what waits."""
+        self._start(min(len(self._threads) or 1, self._queue.qsize()))
+
+    def _start(self, count: int) -> None:
+        with self._lock:
+            count = min(count, self._limit - len(self._threads))
+            for _ in range(count):
+                thread = Thread(target=self._serve, name="juncture-worker", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def _serve(self) -> None:
+        while (work := self._queue.get()) is not None:
+            work()
+            del work  # what the work held must not live until the next one comes
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """While a worker waits for something nested, another may work in its place."""
+        with self._lock:
+            self._limit += 1
+        try:
+            if not self._queue.empty():
+                self._start(1)
+            yield
+        finally:
+            with self._lock:
+                self._limit -= 1
+
+    def close(self, *, wait: bool = True) -> None:
+        """Ends the workers once the queue is empty; waits for them unless one was abandoned."""
+        for _ in self._threads:
+            self._queue.put(None)
+        if wait:
+            for thread in self._threads:
+                thread.join()

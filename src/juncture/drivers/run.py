@@ -1,0 +1,139 @@
+"""What one call of a graph shares, and the programs that make it up.
+
+`Shared` is fixed when the call begins. A `Program` is one running graph: the one that was called, or a nested one,
+which knows its parent and the parent's task that it is the body of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from juncture.engine.begin import Request
+from juncture.engine.effects import Emit
+from juncture.engine.run import Loop
+from juncture.engine.tables import Node, Tables
+from juncture.engine.task import Task
+from juncture.persistence.threads import ThreadLog
+from juncture.types import StreamPart, StreamWriter
+
+if TYPE_CHECKING:
+    from juncture.drivers.base import Driver
+    from juncture.drivers.context import TaskContext
+
+
+@dataclass(slots=True, eq=False)
+class Shared:
+    """What every program of one call sees."""
+
+    run_id: str
+    thread_id: str | None
+    config: Mapping[str, Any]
+    context: Any
+    limit: int
+    max_concurrency: int | None
+    modes: frozenset[str]
+    """The stream modes that somebody consumes."""
+    subgraphs: bool
+    """Parts of nested graphs are consumed as well."""
+    digest: Callable[[Any], bytes]
+    """Bytes that are equal for equal content."""
+    level: int = 0
+    """How many calls of graphs this one is nested in."""
+    namespace: tuple[str, ...] = ()
+    """Where it stands in the call that it is nested in."""
+    answers: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+class Program:
+    """One running graph."""
+
+    __slots__ = (
+        "active",
+        "closed",
+        "driver",
+        "gen",
+        "live",
+        "log",
+        "loop",
+        "made",
+        "namespace",
+        "parent",
+        "shared",
+        "tables",
+        "task",
+    )
+
+    def __init__(
+        self,
+        driver: Driver,
+        tables: Tables,
+        request: Request,
+        log: ThreadLog | None,
+        parent: Program | None = None,
+        task: Task | None = None,
+    ) -> None:
+        """`log` is where it is saved; None if it isn't."""
+        self.driver = driver
+        self.shared = driver.shared
+        self.tables = tables
+        self.log = log
+        self.parent = parent
+        self.task = task
+        self.namespace = request.namespace
+        self.loop = Loop(tables, request)
+        self.gen: Any = None
+        self.closed = False
+        self.active = 0
+        """How many of its tasks were started and not heard of."""
+        self.live: dict[Task, Any] | None = None
+        """Its tasks that run outside the driver's thread or task, and how to cancel each."""
+        self.made: dict[str, Callable[..., Any]] | None = None
+
+    @property
+    def saving(self) -> bool:
+        """Whether this graph is saved."""
+        return self.log is not None
+
+    def code(self, node: Node) -> Callable[..., Any]:
+        """The function to call for a node; a factory is called once a run."""
+        if node.call is not None:
+            return node.call
+        made = self.driver.made
+        key = (id(self.tables), node.name)
+        with self.driver.making:
+            if key not in made:
+                made[key] = node.factory() if node.factory is not None else None
+            return made[key]
+
+    def consumes(self, mode: str) -> bool:
+        """Whether somebody consumes this mode's parts from this graph."""
+        return mode in self.shared.modes and (self.shared.subgraphs or not self.namespace)
+
+    def writer(self, context: TaskContext) -> StreamWriter:
+        """The function with which a task sends to the consumers of ``custom``."""
+        if not self.consumes("custom"):
+            return _nobody_listens
+        task = context.task
+        name, step, namespace, send = task.node.name, task.step, self.namespace, self.driver.writer_for(self, task)
+
+        def write(value: Any) -> None:
+            if context.ended:
+                raise RuntimeError(f"the stream writer of node {name!r} was used after the node had ended")
+            send(StreamPart(0, namespace, "custom", name, value, step))
+
+        return write
+
+    def send_part(self, emit: Emit | None) -> None:
+        """Shows a piece of an async generator node."""
+        if emit is not None:
+            self.driver.show(self, emit)
+
+    async def wait_for_room(self) -> None:
+        """Waits while the consumer is far behind."""
+        await self.driver.wait_for_room()
+
+
+def _nobody_listens(value: Any) -> None:
+    """The writer where nobody consumes ``custom``."""

@@ -1,0 +1,458 @@
+"""The sync driver: waits by blocking.
+
+A lone sync task runs in the caller's thread. What runs beside something else, or has to be heard while it runs, runs on
+a worker of the run's pool; async nodes run on a loop thread of the compiled graph. Only one thread steps programs at a
+time: the caller's, or, while a body in the caller's thread waits for its calls, whichever thread waits for one (`_pump`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from contextvars import copy_context
+from heapq import heappop, heappush
+from itertools import count
+from queue import Empty, SimpleQueue
+from threading import Condition, Event as Flag
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from juncture.drivers.attempt import attempt, body_async, generate, route
+from juncture.drivers.base import BUFFERED_PARTS, Driver
+from juncture.drivers.calls import CallFuture
+from juncture.drivers.place import locate
+from juncture.drivers.pool import Pool
+from juncture.drivers.run import Program, Shared
+from juncture.engine.begin import Request
+from juncture.engine.effects import (
+    Called,
+    Cancel,
+    Done,
+    Emit,
+    Event,
+    Failed,
+    Load,
+    Outcome,
+    Reply,
+    Run,
+    Save,
+    SaveWrites,
+    Start,
+    Stopped,
+    Wait,
+)
+from juncture.engine.tables import ASYNC, ASYNC_GENERATOR, ENTRY, GENERATOR, GRAPH, SYNC, Tables
+from juncture.engine.task import Task
+from juncture.errors import Cancelled, ConfigError, InternalError
+from juncture.persistence.threads import ThreadLog
+from juncture.types import StreamPart
+
+if TYPE_CHECKING:
+    from juncture.drivers.loops import Loops
+
+
+class SyncDriver(Driver):
+    """Drives one call of a graph by blocking the caller's thread."""
+
+    def __init__(
+        self, shared: Shared, tables: Tables, request: Request, log: ThreadLog | None, loops: Loops, pool: Pool | None
+    ) -> None:
+        """`pool` is the workers of the call that this one is nested in, if any."""
+        super().__init__(shared, tables, request, log)
+        self._loops = loops
+        self.pool = pool or Pool(shared.max_concurrency)
+        self._owns_pool = pool is None
+        self._inbox: SimpleQueue[tuple[Program, Event] | StreamPart | None] = SimpleQueue()
+        self._here: tuple[Program, Task, Generator[Emit | None, None, Outcome]] | None = None
+        self._called = False
+        self._ticket = count()
+        self._stopping = False
+        self._room = Flag()
+        self._room.set()
+        self._turn = Condition()
+        self._pumping = False
+
+    # ---- driving
+
+    def drive(self) -> Iterator[StreamPart]:
+        """Runs to the end, giving every part as it comes. `ending` is set afterwards.
+
+        Closing it early stops the run: running sync nodes are waited for, nothing outlives it.
+        """
+        parts = self.parts
+        try:
+            while self.ending is None:
+                self._step()
+                while parts:
+                    yield parts.popleft()
+        finally:
+            self._shut_down()
+
+    def _step(self) -> None:
+        """Lets one program go on, or waits for what lets one go on."""
+        if self.ready:
+            program, reply = self.ready.popleft()
+            self._advance(program, reply)
+        elif self.due:
+            self._begin_due()
+        elif self._here is not None:
+            self._next_piece(*self._here)
+        else:
+            self._listen()
+
+    def _listen(self) -> None:
+        """Waits for one arrival and takes it up."""
+        arrival = self._next_arrival()
+        if self.held:
+            self.due.extend(self.held)
+            self.held.clear()
+        if isinstance(arrival, StreamPart):
+            self.parts.append(self.take(arrival))
+            if not self._room.is_set() and self._inbox.qsize() < BUFFERED_PARTS // 2:
+                self._room.set()
+            return
+        if arrival is not None:
+            program, event = arrival
+            if type(event) is not Called and event.task.node.kind != GRAPH:
+                self.active -= 1
+            told = self.heard(program, event)
+            if told is not None:
+                self.ready.append(told)
+
+    def _next_arrival(self) -> tuple[Program, Event] | StreamPart | None:
+        pool = self.pool
+        while True:
+            timeout: float | None = None
+            if self.timers:
+                timeout = self.timers[0][0] - monotonic()
+                if timeout <= 0:
+                    _, _, program, task = heappop(self.timers)
+                    self.due.append((program, task))
+                    return None
+            growing = pool.backlog
+            if growing:
+                timeout = 0.001 if timeout is None else min(timeout, 0.001)
+            try:
+                if self._owns_pool:
+                    return self._inbox.get(timeout=timeout)
+                with pool.waiting():
+                    return self._inbox.get(timeout=timeout)
+            except Empty:
+                if growing:
+                    pool.grow()
+
+    def _advance(self, program: Program, reply: Any) -> None:  # noqa: C901 - one arm for every effect
+        """Runs a program until it waits, ends, or has something to show."""
+        send = program.gen.send
+        log = program.log
+        while True:
+            try:
+                effect = send(reply)
+            except StopIteration as end:
+                self._program_ended(program, end.value)
+                return
+            except BaseException as error:
+                if isinstance(error, Exception):
+                    locate(error, self.shared, program.namespace, program.loop)
+                raise
+            reply = None
+            kind = type(effect)
+            if kind is Run:
+                task = effect.task
+                if (task.node.kind == SYNC or task.node.kind == ENTRY) and self.alone and not self._must_hear(program):
+                    reply = self._attempt_here(program, task)
+                    continue
+                self.due.append((program, task))
+                program.active += 1
+                return
+            if kind is Emit:
+                self.show(program, effect)
+                self.ready.appendleft((program, None))
+                return
+            if kind is Wait:
+                return
+            if kind is Start:
+                program.active += 1
+                if effect.delay > 0:
+                    heappush(self.timers, (monotonic() + effect.delay, next(self._ticket), program, effect.task))
+                else:
+                    self.due.append((program, effect.task))
+            elif kind is Save:
+                reply = log.save(program.namespace, effect.state, source=effect.source, records=effect.records)
+            elif kind is SaveWrites:
+                log.save_records(program.namespace, program.loop.head, effect.records)
+            elif kind is Load:
+                reply = log.load(program.namespace)
+            elif kind is Cancel:
+                self.cancel(program)
+            elif kind is Reply:
+                self.reply(effect)
+            else:
+                self.warn(effect.text)
+
+    def _attempt_here(self, program: Program, task: Task) -> Outcome:
+        """A lone task, in the caller's thread."""
+        self.inside += 1
+        try:
+            return copy_context().run(attempt, program, task)
+        finally:
+            self._leave_body()
+
+    def _leave_body(self) -> None:
+        """Takes the turn back from whichever thread pumps, once the body on the driver's stack has ended."""
+        if not self._called:
+            self.inside -= 1
+            return
+        with self._turn:
+            self.inside -= 1
+            while self._pumping:
+                self._inbox.put(None)
+                self._turn.wait()
+
+    def _program_ended(self, program: Program, ending: Any) -> None:
+        parent, task = program.parent, program.task
+        if parent is None or task is None:
+            self.ending = ending
+            return
+        outcome: Outcome = ending
+        if task.node.routers and type(outcome) is Done:
+            outcome = copy_context().run(route, parent, outcome)
+        told = self.heard(parent, outcome)
+        if told is not None:
+            self.ready.appendleft(told)
+
+    # ---- tasks
+
+    def _must_hear(self, program: Program) -> bool:
+        return program.consumes("custom")
+
+    def _begin_due(self) -> None:
+        while self.due:
+            program, task = self.due.popleft()
+            self._begin(program, task)
+
+    def _begin(self, program: Program, task: Task) -> None:
+        """Begins a task beside others."""
+        kind = task.node.kind
+        if program.live is None:
+            program.live = {}
+        if kind == GRAPH:
+            self._begin_graph(program, task)
+            return
+        if kind == ASYNC and self.shared.max_concurrency is not None and self.active >= self.shared.max_concurrency:
+            self.held.append((program, task))
+            return
+        lone = self.alone
+        self.active += 1
+        if kind in (ASYNC, ASYNC_GENERATOR):
+            self._begin_on_loop(program, task)
+        elif kind == GENERATOR and lone:
+            self._here = (program, task, generate(program, task, copy_context()))
+        else:
+            program.live[task] = False
+            context = copy_context()
+            self.pool.submit(lambda: self._work(program, task, context))
+
+    def _begin_graph(self, program: Program, task: Task) -> None:
+        try:
+            self.begin_nested(program, task)
+        except Exception as error:  # noqa: BLE001 - its input couldn't be made: the task failed
+            self.arrived(program, Failed(task, error))
+
+    def _work(self, program: Program, task: Task, context: Any) -> None:
+        """One task, on a worker."""
+        live = program.live or {}
+        if live.get(task):
+            self._inbox.put((program, Stopped(task)))
+            return
+        try:
+            if task.node.kind == GENERATOR:
+                outcome = self._exhaust(program, task, context)
+            else:
+                outcome = context.run(attempt, program, task)
+        except BaseException as error:  # noqa: BLE001 - KeyboardInterrupt and SystemExit end the run, not the worker
+            outcome = Failed(task, error)  # pyright: ignore[reportArgumentType] - raised by the loop as it is
+        self._inbox.put((program, outcome))
+
+    def _exhaust(self, program: Program, task: Task, context: Any) -> Outcome:
+        pieces = generate(program, task, context)
+        while True:
+            try:
+                emit = next(pieces)
+            except StopIteration as end:
+                return end.value
+            if emit is not None:
+                part = StreamPart(0, program.namespace, emit.mode, emit.node, emit.data, emit.step, emit.place)
+                self._put_part(program, task, part)
+
+    def _next_piece(self, program: Program, task: Task, pieces: Generator[Emit | None, None, Outcome]) -> None:
+        """A lone generator node, in the caller's thread: every piece is shown before the next is made."""
+        self.inside += 1
+        try:
+            emit = next(pieces)
+        except StopIteration as end:
+            self._here = None
+            self.active -= 1
+            told = self.heard(program, end.value)
+            if told is not None:
+                self.ready.append(told)
+            return
+        finally:
+            self._leave_body()
+        if emit is not None:
+            self.show(program, emit)
+
+    def _begin_on_loop(self, program: Program, task: Task) -> None:
+        loop = self._loops.at(self.shared.level)
+        context = copy_context()
+        live = program.live if program.live is not None else {}
+        live[task] = False
+
+        async def run() -> None:
+            try:
+                outcome = await body_async(program, task)
+                if task.node.routers and type(outcome) is Done:
+                    from juncture.drivers.attempt import route_async
+
+                    outcome = await route_async(program, outcome)
+            except BaseException as error:  # noqa: BLE001 - a value from here on
+                import asyncio
+
+                if isinstance(error, asyncio.CancelledError):
+                    outcome = Stopped(task)
+                else:
+                    outcome = Failed(task, error)  # pyright: ignore[reportArgumentType] - raised by the loop as it is
+            self._inbox.put((program, outcome))
+
+        def begin() -> None:
+            if live.get(task):
+                self._inbox.put((program, Stopped(task)))
+            else:
+                live[task] = loop.create_task(run(), context=context)
+
+        loop.call_soon_threadsafe(begin)
+
+    # ---- the outside
+
+    def arrived(self, program: Program, event: Event) -> None:
+        """Puts an event in the inbox."""
+        if event.task.node.kind != GRAPH and isinstance(event, Stopped):
+            self.active += 1  # it was due and never begun; the inbox counts it down again
+        self._inbox.put((program, event))
+
+    def stop_task(self, program: Program, task: Task) -> None:
+        """A queued task won't begin; an async one is cancelled; a running sync one is waited for."""
+        live = program.live
+        if live is None:
+            return
+        running = live.get(task)
+        if running is not None and not isinstance(running, (bool, Program)):
+            loop = self._loops.at(self.shared.level)
+            loop.call_soon_threadsafe(running.cancel)
+        elif running is False:
+            live[task] = True
+
+    def writer_for(self, program: Program, task: Task) -> Callable[[StreamPart], None]:
+        """Parts go through the inbox, so that they stand before the end of their task."""
+        return lambda part: self._put_part(program, task, part)
+
+    def _put_part(self, program: Program, task: Task, part: StreamPart) -> None:
+        while self._inbox.qsize() >= BUFFERED_PARTS:
+            self._room.clear()
+            if self._stopping or (program.live or {}).get(task) is True:
+                raise Cancelled("the run was stopped while this node was sending to its stream")
+            self._room.wait(0.05)
+        self._inbox.put(part)
+
+    async def wait_for_room(self) -> None:
+        """Async nodes under a sync run wait without blocking their loop."""
+        import asyncio
+
+        while self._inbox.qsize() >= BUFFERED_PARTS and not self._stopping:
+            await asyncio.sleep(0.001)
+
+    def wait_for_coroutine(self, coroutine: Any) -> Any:
+        """Runs an async router of a sync run on the loop thread."""
+        import asyncio
+        from concurrent.futures import Future
+
+        loop = self._loops.at(self.shared.level)
+        result: Future[Any] = Future()
+        context = copy_context()
+
+        async def run() -> None:
+            try:
+                result.set_result(await coroutine)
+            except BaseException as error:  # noqa: BLE001 - handed to the waiting thread
+                result.set_exception(error)
+
+        def begin() -> None:
+            running.append(loop.create_task(run(), context=context))
+
+        running: list[asyncio.Task[None]] = []
+        loop.call_soon_threadsafe(begin)
+        return result.result()
+
+    # ---- calls inside tasks
+
+    def call(self, program: Program, task: Task) -> CallFuture:
+        """Begins a call; a body on the driver's own stack takes it to the engine itself."""
+        future: CallFuture[Any] = CallFuture(self._wait_for_call)
+        called = Called(task, future)
+        self._called = True
+        self._inbox.put((program, called))
+        if self.inside:
+            self._pump(self._inbox.empty)
+        return future
+
+    def _wait_for_call(self, future: CallFuture[Any]) -> None:
+        self._pump(future.done)
+        if not future.done():
+            with self.pool.waiting():
+                future.block()
+
+    def _pump(self, done: Callable[[], bool]) -> None:
+        """Steps programs while a body on the driver's stack waits. One thread at a time; others wait for their turn."""
+        turn = self._turn
+        while not done():
+            with turn:
+                if not self.inside:
+                    return
+                if self._pumping:
+                    turn.wait()
+                    continue
+                self._pumping = True
+            try:
+                self._listen()
+                while self.ready or self.due:
+                    if self.ready:
+                        program, reply = self.ready.popleft()
+                        self._advance(program, reply)
+                    else:
+                        self._begin_due()
+            finally:
+                with turn:
+                    self._pumping = False
+                    turn.notify_all()
+
+    # ---- the end
+
+    def _shut_down(self) -> None:
+        """Stops and awaits everything that still runs."""
+        self._stopping = True
+        self._room.set()
+        root = self.root
+        if self.ending is None and not root.closed:
+            root.closed = True
+            root.gen.close()
+            self.ready.clear()
+            self.cancel(root)
+            if self._here is not None:
+                self._here[2].close()
+                self._here = None
+                self.active -= 1
+                root.active -= 1
+            while self.active or root.active:
+                self._listen()
+        if self._owns_pool:
+            self.pool.close()

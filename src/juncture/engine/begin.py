@@ -1,0 +1,200 @@
+"""How a run begins: with an input, by going on, or with a command.
+
+Whatever the beginning, it leaves the loop with a committed state that says what is due, and, with a saver, saved.
+The input of a run is merged into what the thread holds like the writes of a node (`START`), in a step of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from juncture.engine import streaming
+from juncture.engine.commit import apply, merge
+from juncture.engine.effects import Done, Emit, Failed, Load, Outcome, Program, Run, Save, SaveWrites, Warn
+from juncture.engine.interrupts import listed, match, open_questions, pauses_after
+from juncture.engine.plan import advance
+from juncture.engine.state import Saved, State, TaskRecord
+from juncture.engine.task import Task
+from juncture.engine.values import copied
+from juncture.errors import InvalidUpdateError, NothingToResumeError, PendingInterruptError
+from juncture.types import MISSING, START, Interrupt, Send
+
+if TYPE_CHECKING:
+    from juncture.engine.run import Loop
+
+
+@dataclass(slots=True)
+class Request:
+    """What is asked of a run of one graph."""
+
+    kind: Literal["input", "nested", "continue", "command"]
+    """``nested``: go on if there is a checkpoint, else begin with `writes`."""
+    limit: int
+    jitter: Callable[[], float]
+    """Gives a number from 0 to 1, for waits between retries."""
+    writes: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
+    """The input, or a command's update; copied and checked."""
+    targets: list[str] = field(default_factory=list[str])
+    """Of a command: nodes to go to."""
+    sends: list[Send] = field(default_factory=list[Send])
+    """Of a command: sends."""
+    resume: Any = MISSING
+    """Of a command: the answer or answers, as given."""
+    answers: dict[str, Any] = field(default_factory=dict[str, Any])
+    """For nested graphs: answers by the id of their question."""
+    saving: bool = False
+    thread_id: str | None = None
+    namespace: tuple[str, ...] = ()
+    modes: frozenset[str] = frozenset()
+    """The stream modes that somebody consumes from this graph."""
+    value_keys: frozenset[str] | None = None
+    """What ``values`` shows; None for everything."""
+    update_keys: frozenset[str] | None = None
+    """What ``updates`` shows; None for everything."""
+    before: frozenset[str] = frozenset()
+    """Nodes to pause before."""
+    after: frozenset[str] = frozenset()
+    """Nodes to pause after."""
+    shared_keys: frozenset[str] = frozenset()
+    """Of a nested graph: keys whose writes its parent takes one by one."""
+    returns: bool = False
+    """It is nested and its parent wants to know what it wrote."""
+
+    shows_values: bool = field(init=False, default=False)
+    shows_updates: bool = field(init=False, default=False)
+    shows_tasks: bool = field(init=False, default=False)
+    listens: bool = field(init=False, default=False)
+    """Something has to be done for every task that ends."""
+
+    def __post_init__(self) -> None:
+        modes = self.modes
+        self.shows_values = "values" in modes
+        self.shows_updates = "updates" in modes
+        self.shows_tasks = "tasks" in modes or "debug" in modes
+        self.listens = self.saving or self.shows_updates or self.shows_tasks
+
+
+def begin(loop: Loop) -> Program:
+    """Gives the loop its state.
+
+    Raises:
+        PendingInterruptError: Input for a thread with open questions.
+        NothingToResumeError: Nothing to go on with.
+        Exception: What the input's merge or a router of `START` raised. Nothing was saved.
+    """
+    request = loop.request
+    saved: Saved | None = (yield Load()) if request.saving else None
+    if saved is not None:
+        loop.head = saved.checkpoint_id
+        loop.state = saved.state
+        loop.records = saved.records = [
+            *saved.state.carried,
+            *pauses_after(request.thread_id or "", request.namespace, saved.state),
+            *saved.records,
+        ]
+    if request.kind == "input" or (request.kind == "nested" and saved is None):
+        yield from _take_input(loop, saved)
+    elif request.kind == "command":
+        yield from _take_command(loop, saved)
+    else:
+        yield from _go_on(loop, saved)
+    if request.shows_values and not (request.kind == "nested" and saved is not None):
+        yield Emit("values", streaming.values_payload(loop.state, request.value_keys), loop.state.step)
+
+
+def _take_input(loop: Loop, saved: Saved | None) -> Program:
+    state, request, tables = loop.state, loop.request, loop.tables
+    if saved is not None:
+        questions = open_questions(saved.records)
+        if questions and tables.strict:
+            raise PendingInterruptError(
+                "the thread waits for answers, and plain input would lose its questions. Answer with "
+                f"Command(resume=…), or go on with None. {listed(questions)}"
+            )
+        if (state.due or state.sends) and tables.strict:
+            due = ", ".join(repr(name) for name in (*state.due, *(send.node for send in state.sends)))
+            yield Warn(
+                f"thread {request.thread_id!r} had not finished (due: {due}); its new input starts over from START on "
+                "the committed state. To go on instead, give None as the input"
+            )
+        state.step += 1
+        state.sends, state.deferred, state.carried, state.paused_after = (), (), (), ()
+        if tables.strict:
+            state.joins = {}
+        loop.records = ()
+    else:
+        state.values.update(copied(dict(tables.initial)))
+    entry = Task(tables.entry, state.step, 0, state.values, request.limit)
+    done: Outcome = Done(entry, [])
+    apply(state, merge(tables, state, [(START, request.writes)]))
+    if tables.entry.routers:
+        done = yield Run(entry)
+        if isinstance(done, Failed):
+            loop.failed = entry
+            raise done.error
+        if not isinstance(done, Done):
+            raise InvalidUpdateError(
+                "a router of START can't pause the run or leave for an enclosing graph: nothing has been saved yet. "
+                "Ask from a node",
+                node=START,
+            )
+        if done.writes:
+            apply(state, merge(tables, state, [(START, done.writes)]))
+            if request.returns:
+                state.touched = tuple(sorted({name for name, _ in done.writes}))
+    advance(tables, state, [done])
+    if request.saving:
+        loop.head = yield Save(state, "input", [])
+
+
+def _go_on(loop: Loop, saved: Saved | None) -> Program:
+    """Continues a paused, failed or interrupted thread; a nested graph that had finished just ends again."""
+    request = loop.request
+    if saved is None:
+        raise NothingToResumeError(
+            f"there is nothing to go on with: thread {request.thread_id!r} has no checkpoint. Give an input"
+        )
+    state = saved.state
+    if request.kind == "continue" and not (state.due or state.sends or state.deferred or state.joins):
+        raise NothingToResumeError(
+            f"there is nothing to go on with: thread {request.thread_id!r} has finished. Give an input"
+        )
+    answers = {q.id: request.answers[q.id] for q in open_questions(saved.records) if q.id in request.answers}
+    yield from _record_answers(loop, saved.records, answers)
+
+
+def _take_command(loop: Loop, saved: Saved | None) -> Program:
+    request, state = loop.request, loop.state
+    if request.resume is not MISSING:
+        questions = open_questions(saved.records) if saved is not None else []
+        if not questions and not loop.tables.strict:
+            questions = []
+        answers = match(request.resume, questions) if questions or loop.tables.strict else {}
+        request.answers.update(answers)
+        yield from _record_answers(loop, saved.records if saved is not None else (), answers)
+    if request.writes or request.targets or request.sends:
+        apply(state, merge(loop.tables, state, [(START, request.writes)]))
+        state.due = tuple(sorted({*state.due, *request.targets}))
+        state.sends = (*state.sends, *request.sends)
+        if request.saving:
+            # The step stays the same: so do the ids of its tasks, and what was saved about them is carried along.
+            state.carried, state.paused_after = tuple(loop.records), ()
+            loop.head = yield Save(state, "command", [])
+
+
+def _record_answers(loop: Loop, records: Sequence[TaskRecord], answers: dict[str, Any]) -> Program:
+    """Saves answers before any task sees them, so that a crash asks nobody twice."""
+    new: list[TaskRecord] = []
+    seen: set[tuple[str, str]] = set()
+    for record in records:
+        if record.kind in ("question", "paused") and record.name in answers and (record.task_id, record.name) not in seen:
+            seen.add((record.task_id, record.name))
+            new.append(TaskRecord(record.task_id, "answer", record.name, answers[record.name]))
+    if new:
+        loop.records = [*records, *new]
+        yield SaveWrites(new)
+
+
+__all__ = ["Interrupt", "Request", "State", "begin"]

@@ -1,0 +1,197 @@
+"""The writes of a step, merged into the state: all or none.
+
+`merge` computes what changes and touches nothing; `apply` puts that into the state and can't fail. Writes are merged
+in the order they are given, which is the plan's, so the result never depends on which task ended first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from juncture.channels.base import Channel
+from juncture.engine.state import State
+from juncture.engine.tables import LAST, Key, Tables
+from juncture.engine.values import ATOMS, copied
+from juncture.errors import InvalidUpdateError
+from juncture.types import MARK_FOR_REMOVAL, MISSING, Overwrite
+
+
+@dataclass(slots=True)
+class Changes:
+    """What a step changes: new values by key (`MISSING`: the key goes), and the same for `State.cells`."""
+
+    values: dict[str, Any] = field(default_factory=dict[str, Any])
+    cells: dict[str, Any] = field(default_factory=dict[str, Any])
+    removes: bool = False
+    """Some value or cell is `MISSING`."""
+
+
+Entry = tuple[str, Sequence[tuple[str, Any]]]
+"""(node, its writes), one for every task in plan order."""
+
+
+def merge(tables: Tables, state: State, entries: Iterable[Entry]) -> Changes:
+    """What the writes make of the state. The state isn't touched.
+
+    Raises:
+        InvalidUpdateError: A key without a reducer was written twice, or a channel refuses its writes.
+        Exception: Whatever a reducer raised, with a note naming key and node.
+    """
+    changes = Changes()
+    values = changes.values
+    keys = tables.keys
+    writers: dict[str, str] = {}
+    folds: dict[str, tuple[Key, list[tuple[Any, str]]]] | None = None
+    for node, writes in entries:
+        for name, value in writes:
+            key = keys.get(name)
+            if key is None and tables.open_key is not None:
+                key = tables.open_key(name)
+            if key is None or key.merge == LAST:
+                if name in writers:
+                    raise _conflict(name, writers[name], node)
+                writers[name] = node
+                if type(value) not in ATOMS:
+                    if value is MARK_FOR_REMOVAL:
+                        value = MISSING
+                        changes.removes = True
+                    elif type(value) is Overwrite:
+                        value = value.value
+                values[name] = value
+            else:
+                if folds is None:
+                    folds = {}
+                if name in folds:
+                    folds[name][1].append((value, node))
+                else:
+                    folds[name] = (key, [(value, node)])
+    if folds is not None:
+        for key, group in folds.values():
+            _fold(key, state, group, changes)
+    for key in tables.volatile:
+        if folds is None or key.name not in folds:
+            _idle(key, state, changes)
+    return changes
+
+
+def _conflict(name: str, first: str, second: str) -> InvalidUpdateError:
+    who = f"node {first!r} wrote it twice" if first == second else f"nodes {first!r} and {second!r} both wrote it"
+    error = InvalidUpdateError(
+        f"key {name!r} can receive only one value per step, and {who}. "
+        "Give the key a reducer (Annotated[type, reducer]), or let one node write it",
+        node=second,
+        key=name,
+    )
+    error.add_note("INVALID_CONCURRENT_GRAPH_UPDATE: Can receive only one value per step")
+    return error
+
+
+def _stored(key: Key, state: State) -> Any:
+    return (state.values if key.channel.plain else state.cells).get(key.name, MISSING)
+
+
+def _fold(key: Key, state: State, group: list[tuple[Any, str]], changes: Changes) -> None:
+    """Merges one key's writes into `changes`."""
+    old = _stored(key, state)
+    reducer = key.reducer
+    if reducer is not None and old is not MISSING and len(group) == 1:
+        value, node = group[0]
+        kind = type(value)
+        if kind is not dict and kind is not Overwrite and value is not MARK_FOR_REMOVAL:
+            try:
+                new = reducer(old if key.pure else copied(old), value)
+            except BaseException as error:
+                _blame(error, key.name, node)
+                raise
+            changes.values[key.name] = _validated(key, old, group, new)
+            return
+    given = old if key.pure else copied(old)
+    writes = [value for value, _ in group]
+    try:
+        new = key.channel.update(given, writes)
+    except BaseException as error:
+        _blame(error, key.name, _culprit(key.channel, old, group))
+        raise
+    _put(key, _validated(key, old, group, new), changes)
+
+
+def _validated(key: Key, old: Any, group: list[tuple[Any, str]], new: Any) -> Any:
+    if key.validate_merged is None or new is MISSING:
+        return new
+    try:
+        return key.validate_merged(old, [value for value, _ in group], new)
+    except BaseException as error:
+        _blame(error, key.name, group[-1][1])
+        raise
+
+
+def _put(key: Key, new: Any, changes: Changes) -> None:
+    if new is MISSING:
+        changes.removes = True
+    if key.channel.plain:
+        changes.values[key.name] = new
+    else:
+        shown = MISSING if new is MISSING else key.channel.show(new)
+        changes.removes |= shown is MISSING
+        changes.cells[key.name] = new
+        changes.values[key.name] = shown
+
+
+def _idle(key: Key, state: State, changes: Changes) -> None:
+    old = _stored(key, state)
+    if old is not MISSING:
+        _put(key, key.channel.update(old, []), changes)
+
+
+def _culprit(channel: Channel, old: Any, group: list[tuple[Any, str]]) -> str:
+    """The node whose write it was that couldn't be merged: the first prefix of the writes that fails."""
+    for count in range(1, len(group)):
+        try:
+            channel.update(copied(old), [copied(value) for value, _ in group[:count]])
+        except BaseException:  # noqa: BLE001 - only looking for the place; the first error is the one raised
+            return group[count - 1][1]
+    return group[-1][1]
+
+
+def _blame(error: BaseException, key: str, node: str) -> None:
+    if isinstance(error, InvalidUpdateError):
+        error.key = error.key or key
+        error.node = error.node or node
+    error.add_note(f"juncture: while merging what node {node!r} wrote to key {key!r}; nothing of this step was applied")
+
+
+def apply(state: State, changes: Changes) -> None:
+    """Puts the changes into the state's own mappings."""
+    state.values.update(changes.values)
+    state.cells.update(changes.cells)
+    if changes.removes:
+        _drop(state.values, changes.values)
+        _drop(state.cells, changes.cells)
+
+
+def _drop(target: dict[str, Any], changed: dict[str, Any]) -> None:
+    for name, value in changed.items():
+        if value is MISSING:
+            del target[name]
+
+
+def finish(tables: Tables, state: State) -> bool:
+    """Tells channels that nothing else is left to run; whether one of them changed what it shows."""
+    changes = Changes()
+    for key in tables.finishing:
+        old = _stored(key, state)
+        if old is not MISSING and (new := key.channel.finish(old)) is not old:
+            _put(key, new, changes)
+    apply(state, changes)
+    return bool(changes.values)
+
+
+def view(tables: Tables, state: State, node: str, writes: Sequence[tuple[str, Any]]) -> tuple[dict[str, Any], Changes]:
+    """The values as they would be with one node's own writes applied, for its routers; and what they change."""
+    changes = merge(tables, state, ((node, writes),))
+    values = state.values | changes.values
+    if changes.removes:
+        _drop(values, changes.values)
+    return values, changes

@@ -1,0 +1,175 @@
+"""What the loop asks of its driver (effects), and what it is told (events).
+
+Both sets are closed: every driver performs every effect, and the loop understands every event. Effects are answered
+by the value given to ``send()``; what it is stands beside each. A task ends in exactly one of the outcomes `Done`,
+`Failed`, `Paused`, `Escaped` or `Stopped`, which are events themselves.
+
+Plain slots classes, because one or two are made in every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from juncture.engine.commit import Changes
+from juncture.engine.state import Saved, State, TaskRecord
+from juncture.engine.task import Task
+from juncture.types import Command, Interrupt, Send, StreamMode
+
+Write: TypeAlias = tuple[str, Any]
+"""(key, value), copied and checked."""
+
+
+# ---- effects
+
+
+@dataclass(slots=True)
+class Load:
+    """Read the newest checkpoint of this graph's namespace, or the one that was asked for. -> `Saved` or None."""
+
+
+@dataclass(slots=True)
+class Save:
+    """Save a checkpoint, together with what is known about the last task of its step. -> its id."""
+
+    state: State
+    source: str
+    records: list[TaskRecord]
+
+
+@dataclass(slots=True)
+class SaveWrites:
+    """Save what is known about tasks of the step that follows the newest checkpoint. -> None."""
+
+    records: list[TaskRecord]
+
+
+@dataclass(slots=True)
+class Start:
+    """Begin a task beside others, after a delay in seconds. It ends as an event. -> None."""
+
+    task: Task
+    delay: float = 0.0
+
+
+@dataclass(slots=True)
+class Run:
+    """Run the only task there is: start and wait in one. -> its outcome, or another event that comes first."""
+
+    task: Task
+
+
+@dataclass(slots=True)
+class Cancel:
+    """Stop this graph's running tasks and what runs under them. Each still ends as an event. -> None."""
+
+
+@dataclass(slots=True)
+class Wait:
+    """Wait for the next event. -> the event."""
+
+
+@dataclass(slots=True)
+class Emit:
+    """Show something to the consumers of a stream mode. -> None."""
+
+    mode: StreamMode
+    data: Any
+    step: int
+    node: str | None = None
+    place: int | None = None
+
+
+@dataclass(slots=True)
+class Warn:
+    """Tell the user about something that isn't an error. -> None."""
+
+    text: str
+
+
+@dataclass(slots=True)
+class Reply:
+    """Give a body the outcome of the call that it made. -> None."""
+
+    call: Called
+    outcome: Outcome
+
+
+# ---- outcomes and other events
+
+
+@dataclass(slots=True)
+class Done:
+    """The task ended and its writes count."""
+
+    task: Task
+    writes: list[Write]
+    targets: list[str] = field(default_factory=list[str])
+    """Node names that routers and ``goto`` chose, checked."""
+    sends: list[Send] = field(default_factory=list[Send])
+    changes: Changes | None = None
+    """What the writes alone make of the committed state, if a router had to see it."""
+    result: Any = None
+    """For a call: what it returned."""
+    saved: bool = False
+    """It is known from an earlier run and wasn't executed now."""
+    streamed: bool = False
+    """Its pieces were emitted as they came."""
+
+
+@dataclass(slots=True)
+class Failed:
+    """The task ended with an exception. Nothing it did counts."""
+
+    task: Task
+    error: Exception
+
+
+@dataclass(slots=True)
+class Paused:
+    """The task waits for answers."""
+
+    task: Task
+    questions: list[Interrupt]
+    recalled: bool = False
+    """It paused in an earlier run, and none of its questions was answered since."""
+
+
+@dataclass(slots=True)
+class Escaped:
+    """The task ended with a `Command` for an enclosing graph."""
+
+    task: Task
+    command: Command[Any]
+
+
+@dataclass(slots=True)
+class Stopped:
+    """The task was cancelled, before or while it ran."""
+
+    task: Task
+
+
+Outcome: TypeAlias = Done | Failed | Paused | Escaped | Stopped
+
+
+@dataclass(slots=True)
+class Called:
+    """A running task asks for a call: a task of its own whose result is recorded."""
+
+    task: Task
+    """The call, as a task whose parent is the asking task."""
+    reply: Any = None
+    """The driver's: where the outcome goes."""
+
+
+Effect: TypeAlias = Load | Save | SaveWrites | Start | Run | Cancel | Wait | Emit | Warn | Reply
+Event: TypeAlias = Outcome | Called
+Answered: TypeAlias = Event | Saved | str | None
+"""What ``send()`` may give the loop."""
+
+
+Program: TypeAlias = Generator[Effect, Any, Any]
+"""A suspended loop: yields effects, is sent their answers, and returns how it ended."""

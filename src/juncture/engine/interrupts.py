@@ -1,0 +1,97 @@
+"""Questions and answers: their ids, which are open, and whose an answer is.
+
+A question is known by an id made of thread, namespace, task and its own key or content, so it is the same question
+whenever the same place asks it again. Records of a checkpoint hold questions and answers; a question is open while
+no answer of the same id is beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, cast
+
+from juncture.engine.state import State, TaskRecord
+from juncture.errors import InterruptError, NothingToResumeError
+from juncture.types import Answer, Answers, Interrupt, When
+
+
+def question_id(thread_id: str, namespace: tuple[str, ...], task_id: str, identity: str) -> str:
+    """32 hexadecimal digits for one question at one place."""
+    place = "\x1f".join((thread_id, *namespace, task_id, identity))
+    return blake2b(place.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def static_question(thread_id: str, namespace: tuple[str, ...], step: int, node: str, when: When) -> Interrupt:
+    """The pause before or after a node, as a question."""
+    identity = question_id(thread_id, namespace, f"{node}:{step}", when)
+    return Interrupt(None, identity, node, namespace, None, when)
+
+
+def open_questions(records: Iterable[TaskRecord]) -> list[Interrupt]:
+    """The questions without an answer, in the order asked, each once."""
+    records = list(records)
+    answered = {record.name for record in records if record.kind == "answer"}
+    found: dict[str, Interrupt] = {}
+    for record in records:
+        if record.kind in ("question", "paused") and record.name not in answered:
+            found[record.name] = record.content
+    return list(found.values())
+
+
+def pauses_after(thread_id: str, namespace: tuple[str, ...], state: State) -> list[TaskRecord]:
+    """The pauses after nodes that a state says were made, as records of open questions."""
+    questions = [static_question(thread_id, namespace, state.step, node, "after") for node in state.paused_after]
+    return [TaskRecord("", "paused", question.id, question) for question in questions]
+
+
+def match(resume: Any, questions: Sequence[Interrupt]) -> dict[str, Any]:
+    """Which answer belongs to which question, by id.
+
+    A mapping is a map of answers if it isn't empty and each of its keys is the id or key of an open question, or if it
+    is an `Answers`; anything else is the answer to the one open question.
+
+    Raises:
+        NothingToResumeError: No question is open.
+        InterruptError: Several are open and one answer was given, or an `Answers` names none of them.
+    """
+    if not questions:
+        raise NothingToResumeError("there is nothing to resume: no question of this thread is open")
+    names: dict[str, str] = {}
+    for question in questions:
+        names[question.id] = question.id
+        if question.key is not None and question.key not in names:
+            names[question.key] = question.id
+    if isinstance(resume, Answer):
+        return _only(resume.value, questions)
+    if isinstance(resume, Answers):
+        unknown = [name for name in resume if name not in names]
+        if unknown or not resume:
+            raise InterruptError(f"no open question has the id or key {unknown}. {listed(questions)}")
+        return {names[name]: value for name, value in resume.items()}
+    if isinstance(resume, Mapping) and resume and all(name in names for name in cast("Mapping[Any, Any]", resume)):
+        return {names[name]: value for name, value in cast("Mapping[str, Any]", resume).items()}
+    return _only(resume, questions)
+
+
+def _only(value: Any, questions: Sequence[Interrupt]) -> dict[str, Any]:
+    asked = [question for question in questions if question.when == "inside"]
+    if len(asked) > 1:
+        raise InterruptError(
+            "When there are multiple pending interrupts, you must specify the interrupt id: "
+            f"Command(resume={{id or key: answer}}). {listed(questions)}"
+        )
+    return {question.id: value for question in asked or questions}
+
+
+def listed(questions: Sequence[Interrupt]) -> str:
+    """The open questions, for a message."""
+    lines = [
+        f"{q.id} ({q.when} node {q.node!r}{f', key {q.key!r}' if q.key else ''}): {_short(q.value)}" for q in questions
+    ]
+    return "Open: " + "; ".join(lines)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

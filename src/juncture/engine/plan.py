@@ -1,0 +1,107 @@
+"""From a committed state to the tasks it is due, and from ended tasks to what is due next.
+
+Edge-triggered tasks come first, in node-name order, then sends in the order sent. A node that several edges lead to
+runs once a step. This order is the one in which writes merge, results show and failures are chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from juncture.engine.effects import Done
+from juncture.engine.state import State
+from juncture.engine.tables import Tables
+from juncture.engine.task import Task
+from juncture.errors import StuckJoinError
+from juncture.types import Send
+
+
+def plan(tables: Tables, state: State, remaining: int) -> list[Task]:
+    """The tasks of the next step.
+
+    Args:
+        tables: The graph.
+        state: The committed state.
+        remaining: How many steps the limit still allows, this one included.
+    """
+    step = state.step + 1
+    due = state.due
+    if len(due) == 1 and not state.sends:
+        return [Task(tables.nodes[due[0]], step, 0, state.values, remaining)]
+    tasks = [Task(tables.nodes[name], step, place, state.values, remaining) for place, name in enumerate(due)]
+    place = len(tasks)
+    for index, send in enumerate(state.sends):
+        task = Task(tables.nodes[send.node], step, place + index, state.values, remaining, index)
+        task.argument = send.arg
+        tasks.append(task)
+    return tasks
+
+
+def advance(tables: Tables, state: State, ended: Sequence[Done]) -> None:
+    """Puts into the state what the ended tasks make due."""
+    if len(ended) == 1:
+        done = ended[0]
+        if done.task.node.straight and not done.targets:
+            state.due = done.task.node.successors
+            state.sends = tuple(done.sends)
+            return
+    due: set[str] = set()
+    sends: list[Send] = []
+    for done in ended:
+        node = done.task.node
+        due.update(node.successors)
+        due.update(done.targets)
+        sends += done.sends
+        for join in node.joins:
+            arrived = {*state.joins.get(join.id, ()), node.name}
+            if len(arrived) == len(join.sources):
+                state.joins.pop(join.id, None)
+                due.add(join.target)
+            else:
+                state.joins[join.id] = tuple(sorted(arrived))
+    if tables.deferred and not tables.deferred.isdisjoint(due):
+        held = due & tables.deferred
+        state.deferred = tuple(sorted(held.union(state.deferred)))
+        due -= held
+    state.due = tuple(sorted(due))
+    state.sends = tuple(sends)
+
+
+def revive(tables: Tables, state: State) -> bool:
+    """Makes due what waits for everything else to end; whether there was anything.
+
+    Deferred nodes go first: what they lead to may still fill a join. Then joins that take what arrived.
+
+    Raises:
+        StuckJoinError: Nothing else is left, and a join that waits for all its sources has only some.
+    """
+    if state.deferred:
+        state.due, state.deferred = state.deferred, ()
+        return True
+    if not state.joins:
+        return False
+    ready = {name for name in state.joins if tables.joins[name].policy == "arrived"}
+    if ready:
+        state.due = tuple(sorted({tables.joins[name].target for name in ready}))
+        for name in ready:
+            del state.joins[name]
+        return True
+    if tables.strict:
+        raise _stuck(tables, state)
+    return False
+
+
+def _stuck(tables: Tables, state: State) -> StuckJoinError:
+    name, arrived = min(state.joins.items())
+    join = tables.joins[name]
+    missing = [source for source in join.sources if source not in arrived]
+    return StuckJoinError(
+        f"the run would end while the join into {join.target!r} waits: {_names(arrived)} arrived, "
+        f"{_names(missing)} never ran. What was committed stays. Make every path reach the join, "
+        f"or let it fire with what arrived: add_edge([...], {join.target!r}, join=\"arrived\")",
+        node=join.target,
+    )
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(repr(name) for name in names)

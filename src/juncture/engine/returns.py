@@ -1,0 +1,265 @@
+"""What a node returned, read once: writes, routes, or a command for an enclosing graph.
+
+Every kind of node ends here, so a write means the same whichever way it was produced. Values are copied and checked
+while the task can still fail (`values.admitted`); what is read here never changes afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from enum import Enum
+from typing import Any, cast
+
+from juncture.engine.routing import resolve
+from juncture.engine.tables import LAST, Node, Tables
+from juncture.engine.values import ATOMS, CONTAINERS, admitted, is_handed_out, only_atoms
+from juncture.errors import InvalidUpdateError, RoutingError
+from juncture.types import MARK_FOR_REMOVAL, ROOT, START, Command, Overwrite, Send
+
+
+@dataclass(slots=True)
+class Returned:
+    """What a node returned."""
+
+    writes: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
+    targets: list[str] = field(default_factory=list[str])
+    sends: list[Send] = field(default_factory=list[Send])
+    escape: Command[Any] | None = None
+    """The first command for an enclosing graph."""
+    routed: bool = False
+    """It chose where to go."""
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads what one try of one node returns.
+
+    `handed` and `before` are what the node was given and a way to tell what it changed in it: for a dict input,
+    the committed values it was copied from; for an object, what `Node.snapshot` remembered.
+    """
+
+    tables: Tables
+    node: Node
+    handed: Any
+    committed: Mapping[str, Any]
+    before: Any = None
+
+    def read(self, result: Any) -> Returned:
+        """The meaning of one returned value.
+
+        Raises:
+            InvalidUpdateError: It isn't an update, or writes something that the state can't take.
+            RoutingError: It routes to no node, or in two ways.
+        """
+        got = Returned()
+        self.add(result, got)
+        self.check_routes(got)
+        return got
+
+    def check_routes(self, got: Returned) -> None:
+        """Refuses a goto beside edges.
+
+        Raises:
+            RoutingError: Both would route.
+        """
+        if got.routed and self.tables.strict and got.escape is None and self.node.routes:
+            raise RoutingError(
+                f"node {self.node.name!r} returned a goto and also has edges out of it, so two mechanisms would route "
+                "at once. Remove the edges, or return an update without goto",
+                node=self.node.name,
+            )
+
+    def add(self, result: Any, got: Returned) -> None:
+        """Adds the meaning of one returned value."""
+        if result is None:
+            return
+        if isinstance(result, Command):
+            self._add_command(cast("Command[Any]", result), got)
+        elif isinstance(result, Send):
+            got.routed = True
+            resolve(self.tables, self.node.name, result, None, got.targets, got.sends)
+        elif self.node.root_value and not self._has_commands(result):
+            got.writes.append((ROOT, self._admit_value(ROOT, result)))
+        elif isinstance(result, dict):
+            self._add_mapping(cast("dict[str, Any]", result), got)
+        elif isinstance(result, (list, tuple)) and self._has_commands(result):
+            for part in cast("Sequence[Any]", result):
+                self.add(part, got)
+        else:
+            self._add_object(result, got)
+
+    def _has_commands(self, result: Any) -> bool:
+        return isinstance(result, (list, tuple)) and any(
+            isinstance(part, (Command, Send)) for part in cast("Sequence[Any]", result)
+        )
+
+    def _add_object(self, result: Any, got: Returned) -> None:
+        updates = self.node.updates_of(result, self.before if result is self.handed else None) if (
+            self.node.updates_of is not None
+        ) else None
+        if updates is None:
+            if not isinstance(result, Mapping):
+                if self.node.name == START:
+                    raise InvalidUpdateError(
+                        f"Expected dict, got {type(result).__name__} as the input: {_short(result)}. "
+                        "An input is a dict of state keys, an object of the input schema's type, None or a Command",
+                        node=START,
+                    )
+                raise InvalidUpdateError(
+                    f"Expected dict, got {type(result).__name__} from node {self.node.name!r}: {_short(result)}. "
+                    "A node returns a dict of state keys, a Command, or None for no update",
+                    node=self.node.name,
+                )
+            updates = cast("Mapping[str, Any]", result)
+        self._add_mapping(updates, got)
+
+    def _add_command(self, command: Command[Any], got: Returned) -> None:
+        if command.graph is not None:
+            if got.escape is None:
+                got.escape = command
+            return
+        if command.update is not None:
+            self.add_update(command.update, got)
+        if command.goto != ():
+            got.routed = True
+            resolve(self.tables, self.node.name, command.goto, None, got.targets, got.sends)
+
+    def add_update(self, update: Any, got: Returned) -> None:
+        """Adds the update of a command: a mapping, pairs, an object, or a single value's new value."""
+        pairs = _pairs(update)
+        if pairs is not None and not self.node.root_value:
+            for name, value in pairs:
+                self._add_write(name, value, got.writes)
+        else:
+            self.add(update, got)
+
+    def _add_mapping(self, mapping: Mapping[str, Any], got: Returned) -> None:
+        plain = quick(self.tables, mapping)
+        if plain is not None:
+            got.writes += plain
+            return
+        for name, value in mapping.items():
+            self._add_write(name, value, got.writes)
+
+    def _add_write(self, name: Any, value: Any, writes: list[tuple[str, Any]]) -> None:
+        tables = self.tables
+        key = tables.keys.get(name)
+        if key is None:
+            if not isinstance(name, str):
+                raise InvalidUpdateError(
+                    f"node {self.node.name!r} wrote the key {name!r}, a {type(name).__name__}; keys are strings",
+                    node=self.node.name,
+                )
+            if name in self.node.managed or tables.open_key is None:
+                if tables.strict:
+                    raise undeclared(tables, self.node, name)
+                return
+            key = tables.open_key(name)
+        if type(value) not in ATOMS:
+            if tables.strict and self._came_back(name, value, key.merge != LAST):
+                return
+            value = self._admit_value(name, value)
+        if key.validate is not None and value is not MARK_FOR_REMOVAL:
+            value = self._validate(name, value, key.validate)
+        writes.append((name, value))
+
+    def _came_back(self, name: str, value: Any, reduces: bool) -> bool:
+        """Whether a value is what was handed out for that key, unchanged: returning it is no write."""
+        handed = self.handed
+        given = handed.get(name) if type(handed) is dict else getattr(handed, name, None)
+        if given is not value or not is_handed_out(type(value)) or isinstance(value, Enum):
+            return False
+        if type(value) not in CONTAINERS:
+            return True  # an object is a leaf: nothing was copied, so there is nothing to compare it with
+        if _equal(value, self.committed.get(name)):
+            return True
+        if reduces:
+            raise InvalidUpdateError(
+                f"node {self.node.name!r} changed the value of {name!r} in place and returned it. {name!r} has a "
+                "reducer, which would merge the old part once more: return only the new part",
+                node=self.node.name,
+                key=name,
+            )
+        return False
+
+    def _admit_value(self, name: str, value: Any) -> Any:
+        try:
+            if type(value) is Overwrite:
+                return Overwrite(admitted(cast("Overwrite[Any]", value).value))
+            return admitted(value)
+        except InvalidUpdateError as error:
+            error.node, error.key = self.node.name, name
+            raise
+
+    def _validate(self, name: str, value: Any, validate: Any) -> Any:
+        try:
+            if type(value) is Overwrite:
+                return Overwrite(validate(cast("Overwrite[Any]", value).value))
+            return validate(value)
+        except Exception as error:
+            raise invalid(self.node.name, name, value, error) from error
+
+
+def quick(tables: Tables, result: Any) -> list[tuple[str, Any]] | None:
+    """The writes of the common case, a dict of known keys and atoms, by two C-level passes; None for anything else.
+
+    `Reader.read` says the same of it, and is the oracle of its test.
+    """
+    if (
+        type(result) is dict
+        and tables.quick_keys >= result.keys()
+        and only_atoms(map(type, cast("dict[str, Any]", result).values()))
+    ):
+        return list(cast("dict[str, Any]", result).items())
+    return None
+
+
+def invalid(node: str, key: str, value: Any, error: Exception) -> InvalidUpdateError:
+    """The error for a write that the schema refuses."""
+    who = "the input" if node == START else f"node {node!r}"
+    return InvalidUpdateError(
+        f"{who} wrote a {type(value).__name__} to key {key!r} that its schema refuses: {error}. Nothing was applied",
+        node=node,
+        key=key,
+    )
+
+
+def undeclared(tables: Tables, node: Node, name: str) -> InvalidUpdateError:
+    """The error for a write to a key that the graph doesn't have."""
+    who = "the input" if node.name == START else f"node {node.name!r}"
+    if name in node.managed:
+        return InvalidUpdateError(f"{who} wrote {name!r}, a managed value that nodes only read", node=node.name, key=name)
+    near = get_close_matches(name, tables.keys, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return InvalidUpdateError(
+        f"{who} wrote the key {name!r}, which the state doesn't have.{hint} "
+        f"Declared keys: {', '.join(sorted(tables.keys)) or 'none'}",
+        node=node.name,
+        key=name,
+    )
+
+
+def _pairs(update: Any) -> Sequence[tuple[str, Any]] | None:
+    if isinstance(update, (list, tuple)) and all(
+        isinstance(p, tuple) and len(cast("tuple[Any, ...]", p)) == 2 and isinstance(p[0], str)
+        for p in cast("Sequence[Any]", update)
+    ):
+        return cast("Sequence[tuple[str, Any]]", update)
+    return None
+
+
+def _equal(a: Any, b: Any) -> bool:
+    try:
+        return bool(a == b)
+    except Exception:  # noqa: BLE001 - values such as arrays that can't be compared: treat as changed
+        return False
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+__all__ = ["Reader", "Returned", "invalid", "quick", "undeclared"]

@@ -1,0 +1,479 @@
+"""One run of one graph, as a generator of effects: the only loop in the engine.
+
+    begin -> (plan -> execute -> collect -> commit -> checkpoint -> emit)* -> end
+
+`Loop.program` is that sequence; read it first. It yields effects and is sent their answers (see `effects`); it holds no
+thread, no clock and no resource, so closing it at any point needs no cleaning up. Plain, streaming, parallel, nested
+and resumed nodes all pass through it: what differs is data (an outcome, a record, a write), never the path.
+
+What is true at every `yield`:
+
+* `state` is a committed state; the writes of a step that has not ended are in `outcomes` only.
+* With a saver, everything that a restart needs to come to the same `state` was saved, except the outcomes in
+  `unsaved`, which were made since the last effect.
+* `running` counts the tasks that were started and have not been heard of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from juncture.engine import streaming
+from juncture.engine.begin import Request, begin
+from juncture.engine.commit import Changes, apply, finish, merge
+from juncture.engine.effects import (
+    Called,
+    Cancel,
+    Done,
+    Emit,
+    Escaped,
+    Event,
+    Failed,
+    Outcome,
+    Paused,
+    Program,
+    Reply,
+    Run,
+    Save,
+    SaveWrites,
+    Start,
+    Wait,
+    Warn,
+)
+from juncture.engine.interrupts import static_question
+from juncture.engine.plan import advance, plan, revive
+from juncture.engine.retry import delay_before_retry
+from juncture.engine.state import State, TaskRecord
+from juncture.engine.tables import ENTRY, Tables
+from juncture.engine.task import Task
+from juncture.errors import GraphRecursionError, InternalError, InvalidUpdateError
+from juncture.types import Command, Interrupt
+
+
+@dataclass(slots=True)
+class Ending:
+    """How a run of one graph ended, other than by an exception."""
+
+    status: Literal["completed", "interrupted"]
+    state: State
+    questions: list[Interrupt] = field(default_factory=list[Interrupt])
+    command: Command[Any] | None = None
+    """For an enclosing graph."""
+
+
+class Loop:
+    """The state of one running graph, and the sequence of its steps."""
+
+    __slots__ = (
+        "ending",
+        "failed",
+        "head",
+        "known",
+        "last_nodes",
+        "outcomes",
+        "records",
+        "request",
+        "running",
+        "state",
+        "stopping",
+        "tables",
+        "taken",
+        "tasks",
+        "unsaved",
+    )
+
+    def __init__(self, tables: Tables, request: Request) -> None:
+        """Nothing happens before `program` is first advanced."""
+        self.tables = tables
+        self.request = request
+        self.state = State()
+        self.records: Sequence[TaskRecord] = ()
+        self.tasks: list[Task] = []
+        self.outcomes: list[Outcome | None] = []
+        self.unsaved: list[TaskRecord] = []
+        self.running = 0
+        self.taken = 0
+        self.stopping = False
+        self.ending: Ending | None = None
+        self.failed: Task | None = None
+        self.head: str | None = None
+        self.last_nodes: tuple[str, ...] = ()
+
+    def program(self) -> Program:
+        """The whole run. Returns an `Ending`.
+
+        Raises:
+            GraphRecursionError: The limit of steps was reached.
+            Exception: What a node, a router, a reducer or the saver raised. Nothing of that step was applied.
+        """
+        yield from begin(self)
+        while self.ending is None and self._more():
+            self.tasks = plan(self.tables, self.state, self._remaining())
+            if self.request.before and not self._just_paused() and (stops := self._static("before", self.tasks)):
+                yield from self._pause(stops)
+                break
+            self.taken += 1
+            yield from self._execute()
+            if any(type(outcome) is not Done for outcome in self.outcomes):
+                yield from self._not_done()
+                break
+            yield from self._commit(self.outcomes)  # pyright: ignore[reportArgumentType] - all are Done
+        if self.ending is None:
+            self.ending = Ending("completed", self.state)
+            if self.tables.finishing:
+                finish(self.tables, self.state)
+        return self.ending
+
+    # ---- plan
+
+    def _more(self) -> bool:
+        """Whether another step is due. Reaching the limit is an error only if there is something left to do."""
+        state = self.state
+        lenient = not self.tables.strict
+        if lenient and self.taken >= self.request.limit:
+            raise self._limit_reached()
+        if not (state.due or state.sends or revive(self.tables, state)):
+            return False
+        if self.taken >= self.request.limit:
+            raise self._limit_reached()
+        return True
+
+    def _remaining(self) -> int:
+        left = self.request.limit - self.taken
+        return left if self.tables.strict else left - 1
+
+    def _limit_reached(self) -> GraphRecursionError:
+        last = ", ".join(repr(name) for name in self.last_nodes) or "none"
+        due = ", ".join(repr(name) for name in (*self.state.due, *(send.node for send in self.state.sends)))
+        error = GraphRecursionError(
+            f"Recursion limit of {self.request.limit} reached without hitting a stop condition: {self.taken} supersteps "
+            f"ran, last {last}; due next: {due or 'nothing'}. What was committed stays. Look for a loop without an exit, "
+            'or allow more steps: config={"recursion_limit": n}'
+        )
+        error.step = self.state.step
+        return error
+
+    # ---- execute and collect
+
+    def _execute(self) -> Program:
+        """Runs the tasks until each has an outcome."""
+        tasks = self.tasks
+        count = len(tasks)
+        self.outcomes = [None] * count
+        if self.records:
+            yield from self._recall()
+        if self.request.shows_tasks:
+            yield from self._show_starts()
+        if count == 1 and self.outcomes[0] is None:
+            self.running = 1
+            event: Event = yield Run(tasks[0])
+        else:
+            for task in tasks:
+                if self.outcomes[task.place] is None:
+                    self.running += 1
+                    yield Start(task)
+            if not self.running:
+                return
+            event = yield Wait()
+        while True:
+            task = event.task
+            if type(event) is Done and task.parent is None and not (task.calls or task.questions):
+                self.running -= 1
+                self.outcomes[task.place] = event
+                if self.request.listens:
+                    yield from self._heard_done(event)
+            else:
+                yield from self._hear(event)
+            if not self.running:
+                break
+            event = yield Wait()
+
+    def _recall(self) -> Program:
+        """Takes up what an earlier run saved about these tasks."""
+        for task in self.tasks:
+            mine = [record for record in self.records if record.task_id == task.id]
+            if not mine:
+                continue
+            answered = {record.name for record in mine if record.kind == "answer"}
+            asked = [record for record in mine if record.kind == "question"]
+            waiting = [record.content for record in asked if record.name not in answered]
+            for record in mine:
+                if record.kind == "done":
+                    writes, targets, sends = record.content
+                    done = Done(task, writes, targets, sends, saved=True)
+                    self.outcomes[task.place] = done
+                    if self.request.shows_updates:
+                        yield self._update_part(done)
+            if self.outcomes[task.place] is not None:
+                continue
+            task.records = mine
+            if waiting and len(waiting) == len(asked) and self.tables.strict:
+                self.outcomes[task.place] = Paused(task, waiting, recalled=True)
+
+    def _show_starts(self) -> Program:
+        for task in self.tasks:
+            if self.outcomes[task.place] is None:
+                given = task.node.project(task.values) if task.send < 0 else task.node.project_send(task.argument)
+                yield from self._show_task("task", streaming.task_payload(task, given), task)
+
+    def _show_task(self, kind: str, payload: Any, task: Task) -> Program:
+        step, name, place = task.step, task.node.name, task.place
+        if "tasks" in self.request.modes:
+            yield Emit("tasks", payload, step, name, place)
+        if "debug" in self.request.modes:
+            yield Emit("debug", streaming.debug_payload(kind, step, payload), step, name, place)
+
+    def _heard_done(self, done: Done) -> Program:
+        """Saves and shows what a task did, unless the step's checkpoint is about to say it."""
+        request = self.request
+        if request.saving:
+            self.unsaved.append(TaskRecord(done.task.id, "done", "", (done.writes, done.targets, done.sends)))
+            if self.running:
+                yield from self._flush()
+        if request.shows_updates and not done.streamed:
+            yield self._update_part(done)
+        if request.shows_tasks:
+            yield from self._show_task("task_result", streaming.result_payload(done), done.task)
+
+    def _update_part(self, done: Done) -> Emit:
+        task = done.task
+        data: dict[str, Any] = {task.node.name: streaming.updates_payload(done.writes, self.request.update_keys)}
+        if done.saved:
+            data["__metadata__"] = {"cached": True}
+        return Emit("updates", data, task.step, task.node.name, task.place)
+
+    def _flush(self) -> Program:
+        if self.unsaved:
+            records, self.unsaved = self.unsaved, []
+            yield SaveWrites(records)
+
+    def _hear(self, event: Event) -> Program:
+        """Everything but a node that is simply done."""
+        task = event.task
+        if isinstance(event, Called):
+            yield from self._called(event)
+        elif task.calls:
+            task.held = event  # its calls are awaited first: they may still ask something
+        elif task.questions:
+            own = event.questions if isinstance(event, Paused) else []
+            questions, task.questions = [*task.questions, *own], None
+            yield from self._hear(Paused(task, questions))
+        elif isinstance(event, Failed) and (delay := self._retry_delay(event)) is not None:
+            task.attempt += 1
+            yield Start(task, delay)
+        elif task.parent is not None:
+            self.running -= 1
+            yield from self._call_ended(event, task.parent)
+        else:
+            self.running -= 1
+            yield from self._ended(event)
+
+    def _retry_delay(self, event: Failed) -> float | None:
+        if self.stopping:
+            return None
+        return delay_before_retry(event.task.node.retry, event.error, event.task.attempt, self.request.jitter)
+
+    def _ended(self, event: Outcome) -> Program:
+        task = event.task
+        self.outcomes[task.place] = event
+        if isinstance(event, Done):
+            if self.request.listens:
+                yield from self._heard_done(event)
+            return
+        if isinstance(event, Paused):
+            self.unsaved += question_records(task.id, event.questions)
+        elif isinstance(event, Failed):
+            self.unsaved.append(TaskRecord(task.id, "failed", "", repr(event.error)))
+        if self.request.shows_tasks:
+            yield from self._show_task("task_result", streaming.result_payload(event), task)
+        if isinstance(event, (Failed, Escaped)) and self.running and not self.stopping:
+            self.stopping = True
+            yield Cancel()
+
+    # ---- calls inside a task
+
+    def _called(self, event: Called) -> Program:
+        """Answers a call from what was recorded, or begins it as a task of its own."""
+        task, parent = event.task, event.task.parent
+        if parent is None:
+            raise InternalError(f"a call without a caller: {task!r}")
+        for record in parent.records or ():
+            if record.kind == "call" and record.name == task.identity:
+                yield Reply(event, Done(task, [], result=record.content, saved=True))
+                return
+        task.call = event
+        parent.calls += 1
+        self.running += 1
+        yield Start(task)
+
+    def _call_ended(self, event: Outcome, parent: Task) -> Program:
+        """Records what a call gave before its caller hears of it."""
+        call = event.task
+        if isinstance(event, Done) and self.request.saving:
+            records, self.unsaved = self.unsaved, []
+            yield SaveWrites([*records, TaskRecord(parent.id, "call", call.identity, event.result)])
+        elif isinstance(event, Paused):
+            parent.questions = [*(parent.questions or ()), *event.questions]
+        parent.calls -= 1
+        yield Reply(call.call, event)
+        held = parent.held
+        if held is not None and not parent.calls:
+            parent.held = None
+            yield from self._hear(held)
+
+    # ---- commit, checkpoint, emit
+
+    def _commit(self, ended: list[Done]) -> Program:
+        """Applies a step whose tasks are all done, and makes its checkpoint."""
+        state, request, tables = self.state, self.request, self.tables
+        changes = ended[0].changes if len(ended) == 1 else None
+        if changes is None:
+            changes = merge(tables, state, [(done.task.node.name, done.writes) for done in ended])
+        if tables.check_model is not None:
+            self._check_model(changes, ended)
+        apply(state, changes)
+        advance(tables, state, ended)
+        state.step += 1
+        self.last_nodes = tuple([done.task.node.name for done in ended])
+        if request.returns:
+            self._log(ended)
+        stops = self._static("after", self.tasks) if request.after else []
+        if stops and not (state.due or state.sends or state.deferred):
+            stops = []  # the run ends here anyway
+        state.paused_after = tuple([stop.node or "" for stop in stops])
+        state.carried = ()
+        if request.saving:
+            records, self.unsaved = self.unsaved, []
+            self.head = yield Save(state, "loop", records)
+        self.records = ()
+        if request.shows_values and (tables.strict or self._shows(changes)):
+            yield Emit("values", streaming.values_payload(state, request.value_keys), state.step)
+        if stops:
+            yield from self._pause(stops, saved=True)
+
+    def _shows(self, changes: Changes) -> bool:
+        keys = self.request.value_keys
+        return bool(changes.values) if keys is None else not keys.isdisjoint(changes.values)
+
+    def _check_model(self, changes: Changes, ended: list[Done]) -> None:
+        """Model-level validation of what the state is about to become; what it coerces becomes part of the step."""
+        check: Callable[[dict[str, Any]], dict[str, Any]] | None = self.tables.check_model
+        if check is None:
+            return
+        preview = State(values=dict(self.state.values))
+        apply(preview, Changes(changes.values, {}, changes.removes))
+        try:
+            changes.values.update(check(preview.values))
+        except Exception as error:
+            names = ", ".join(repr(done.task.node.name) for done in ended)
+            raise InvalidUpdateError(
+                f"the state after step {self.state.step + 1} is refused by its schema: {error}. "
+                f"Nothing was applied; it was written by {names}",
+                node=ended[0].task.node.name,
+            ) from error
+
+    def _log(self, ended: Sequence[Done]) -> None:
+        """Remembers a nested graph's own writes for its parent."""
+        state, shared = self.state, self.request.shared_keys
+        written, touched = list(state.written), set(state.touched)
+        for done in ended:
+            for name, value in done.writes:
+                if name in shared:
+                    written.append((name, value))
+                else:
+                    touched.add(name)
+        state.written, state.touched = tuple(written), tuple(sorted(touched))
+
+    # ---- ends other than completion
+
+    def _static(self, when: Literal["before", "after"], tasks: Sequence[Task]) -> list[Interrupt]:
+        """The static pauses at this point that weren't made yet."""
+        request = self.request
+        names = request.before if when == "before" else request.after
+        stops: dict[str, Interrupt] = {}
+        for task in tasks:
+            name = task.node.name
+            if (name in names or "*" in names) and name not in stops and task.node.kind != ENTRY:
+                stops[name] = static_question(request.thread_id or "", request.namespace, task.step, name, when)
+        return list(stops.values())
+
+    def _just_paused(self) -> bool:
+        """Whether an earlier run paused at this very checkpoint, so that going on means going on."""
+        return not self.taken and (bool(self.state.paused_after) or any(r.kind == "paused" for r in self.records))
+
+    def _pause(self, questions: list[Interrupt], *, saved: bool = False) -> Program:
+        """Ends the run with open questions."""
+        if self.request.saving and not saved:
+            yield SaveWrites([*self.unsaved, *question_records("", questions, "paused")])
+        yield from self._show_pause(questions)
+        self.ending = Ending("interrupted", self.state, questions)
+
+    def _show_pause(self, questions: list[Interrupt]) -> Program:
+        request = self.request
+        if request.shows_updates:
+            shown = [q for q in questions if q.when == "inside"] if not self.tables.strict else questions
+            yield Emit("updates", streaming.interrupts_payload(shown), self.state.step + 1)
+        if request.shows_values and not self.tables.strict:
+            data = streaming.values_payload(self.state, request.value_keys)
+            yield Emit("values", data | streaming.interrupts_payload(questions), self.state.step + 1)
+
+    def _not_done(self) -> Program:
+        """Ends a step in which a task failed, paused, or left for an enclosing graph."""
+        failures = [outcome for outcome in self.outcomes if isinstance(outcome, Failed)]
+        questions = self._questions()
+        escaped = next((outcome for outcome in self.outcomes if isinstance(outcome, Escaped)), None)
+        if escaped is not None and not failures:
+            yield from self._escape(escaped, questions)
+            return
+        if self.request.saving:
+            yield from self._flush()
+        if failures:
+            self.failed = failures[0].task
+            raise first_failure(failures, questions)
+        yield from self._show_pause(questions)
+        self.ending = Ending("interrupted", self.state, questions)
+
+    def _questions(self) -> list[Interrupt]:
+        found: dict[str, Interrupt] = {}
+        for outcome in self.outcomes:
+            if isinstance(outcome, Paused):
+                found.update((question.id, question) for question in outcome.questions)
+        return list(found.values())
+
+    def _escape(self, escaped: Escaped, questions: list[Interrupt]) -> Program:
+        """A command for an enclosing graph: this one counts as finished with what it committed."""
+        others = [outcome.task.node.name for outcome in self.outcomes if outcome is not None and outcome is not escaped]
+        if others:
+            yield Warn(
+                f"node {escaped.task.node.name!r} left for the enclosing graph in step {escaped.task.step}; what the "
+                f"other tasks of that step did is discarded: {', '.join(others)}"
+                + (f", and {len(questions)} open questions" if questions else "")
+            )
+        if not self.request.namespace:
+            self.failed = escaped.task
+            raise InvalidUpdateError(
+                f"There is no parent graph: node {escaped.task.node.name!r} of the graph that was called returned a Command "
+                f"for {escaped.command.graph!r}",
+                node=escaped.task.node.name,
+            )
+        self.ending = Ending("completed", self.state, command=escaped.command)
+
+
+def question_records(
+    task_id: str, questions: Sequence[Interrupt], kind: Literal["question", "paused"] = "question"
+) -> list[TaskRecord]:
+    """Open questions, as they are saved."""
+    return [TaskRecord(task_id, kind, question.id, question) for question in questions]
+
+
+def first_failure(failures: Sequence[Failed], questions: Sequence[Interrupt]) -> Exception:
+    """The failure to raise: the first in plan order. The others, and questions left open, become notes on it."""
+    error = failures[0].error
+    for other in failures[1:]:
+        if other.error is not error:
+            error.add_note(f"juncture: node {other.task.node.name!r} of the same step failed too: {other.error!r}")
+    if questions:
+        error.add_note(f"juncture: open questions: {', '.join(f'{q.id} (node {q.node!r})' for q in questions)}")
+    return error

@@ -1,0 +1,85 @@
+"""The committed state of one graph of a run, and what was saved beside it.
+
+`State` is what a checkpoint holds: enough to go on in another process with nothing else at hand. Only `commit` and
+`plan` make new ones; a `State` that was handed to a saver never changes afterwards. The engine replaces `values`
+entries, it never changes one in place, so two states may share them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from juncture.types import Interrupt, Send
+
+
+RecordKind = Literal["done", "failed", "question", "answer", "call", "paused"]
+
+
+@dataclass(slots=True)
+class TaskRecord:
+    """One thing that was saved about a task of the step that follows a checkpoint.
+
+    ``done``      its writes and routes; the task never runs again.
+    ``failed``    the text of its exception; the task runs again.
+    ``question``  an open `Interrupt`.
+    ``answer``    the answer to a question.
+    ``call``      the result of a call made inside it.
+    ``paused``    a static pause at this checkpoint, or the fact that it was passed.
+    """
+
+    task_id: str
+    kind: RecordKind
+    name: str
+    """What it is about, unique with task and kind: the identity of a question or call; empty otherwise."""
+    content: Any
+    """For ``done``: ``(writes, targets, sends)``; otherwise as the kind says."""
+
+
+@dataclass(slots=True)
+class State:
+    """One graph's state between two supersteps."""
+
+    step: int = 0
+    """The superstep that made it, counted through the whole thread; 0 is the input of a new thread."""
+    values: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What is shown, by key; keys without a value are absent."""
+    cells: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What is stored for keys whose channel shows something else than it stores."""
+    due: tuple[str, ...] = ()
+    """The nodes that edges made due for the next step, in plan order (by name), each once."""
+    sends: tuple[Send, ...] = ()
+    """The sends for the next step, in the order sent."""
+    joins: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """For each join that is partly filled: the sources that arrived, sorted."""
+    deferred: tuple[str, ...] = ()
+    """Deferred nodes that were triggered and wait for everything else to end, sorted."""
+    written: tuple[tuple[str, Any], ...] = ()
+    """A nested graph's own writes so far that its parent takes one by one, in commit order."""
+    touched: tuple[str, ...] = ()
+    """The other keys that a nested graph itself wrote, sorted; its parent takes their final value."""
+    paused_after: tuple[str, ...] = ()
+    """The nodes after which the run paused at this point; empty if it didn't."""
+    carried: tuple[TaskRecord, ...] = ()
+    """What was saved about tasks of the next step beside an earlier checkpoint, before a command's update made this
+    one; it counts as if it stood beside this one, before what does."""
+
+
+@dataclass(slots=True)
+class Saved:
+    """A checkpoint as it was read back, with what was saved beside it."""
+
+    checkpoint_id: str
+    parent_id: str | None
+    state: State
+    records: list[TaskRecord]
+    """In the order in which they were saved."""
+    source: str = "loop"
+    """What made it: ``input``, ``loop``, ``update``, ``fork`` or ``command``."""
+    run_id: str = ""
+    """The run that made it."""
+    created_at: float = 0.0
+    """Seconds since the epoch, by the clock of the process that saved it."""
+
+
+__all__ = ["Interrupt", "RecordKind", "Saved", "State", "TaskRecord"]

@@ -1,0 +1,173 @@
+"""What `compile()` knows about a graph, laid out for the loop.
+
+Everything that can be decided before a run is decided here once: successors, joins, projections of the state, which
+parameters a node wants, how each key merges. A `Tables` is immutable after compile and shared by any number of runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from juncture.channels.base import Channel, Reducer
+from juncture.channels.managed import ManagedValue
+from juncture.types import RetryPolicy
+
+Project: TypeAlias = Callable[[dict[str, Any]], Any]
+"""Makes what a node is handed from the committed values: its keys, copied, in the type it wants."""
+
+
+LAST: Final = 0
+"""A key that takes at most one write a step; it is the new value."""
+REDUCE: Final = 1
+"""A key whose writes are folded by a function of (old, new)."""
+CHANNEL: Final = 2
+"""A key whose writes are merged as its channel says."""
+
+class _EveryKey(Container[str]):
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+EVERY_KEY: Final = _EveryKey()
+"""Holds every key."""
+
+
+@dataclass(slots=True, eq=False)
+class Key:
+    """One key of the state."""
+
+    name: str
+    merge: int
+    """`LAST`, `REDUCE` or `CHANNEL`."""
+    channel: Channel
+    reducer: Reducer | None = None
+    pure: bool = True
+    """The reducer never changes or keeps the old value, so it is handed the committed one itself."""
+    validate: Callable[[Any], Any] | None = None
+    """Checks and coerces a write of a key without a reducer."""
+    validate_merged: Callable[[Any, Any, Any], Any] | None = None
+    """Checks and coerces (old, writes, merged) of a key with one."""
+
+
+SYNC: Final = 0
+ASYNC: Final = 1
+GENERATOR: Final = 2
+ASYNC_GENERATOR: Final = 3
+GRAPH: Final = 4
+"""A nested graph: no code of its own, the driver steps its program."""
+ENTRY: Final = 5
+"""The virtual node `START`: no code, only routes."""
+
+@dataclass(slots=True, eq=False)
+class Router:
+    """A conditional edge of one node."""
+
+    name: str
+    call: Callable[..., Any]
+    kind: int
+    """`SYNC` or `ASYNC`."""
+    project: Project
+    inject: Mapping[str, str]
+    managed: Mapping[str, type[ManagedValue]]
+    targets: Mapping[Any, str] | None
+    """What the router may return, and the node each stands for; None for any node's name."""
+    default: str | None = None
+    """Where an empty result leads; None for nowhere."""
+
+
+@dataclass(slots=True, eq=False)
+class Join:
+    """An edge from several nodes into one, which waits for all of them."""
+
+    id: str
+    sources: tuple[str, ...]
+    """Sorted."""
+    target: str
+    policy: Literal["all", "arrived"] = "all"
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """One node, ready to run."""
+
+    name: str
+    kind: int
+    """`SYNC` to `ENTRY`: how its code is called."""
+    call: Callable[..., Any] | None
+    """The user's code; None for a nested graph, the entry, and a node made by a factory."""
+    project: Project
+    project_send: Callable[[Any], Any]
+    """Makes what the node is handed from a `Send`'s argument."""
+    inject: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Parameter name -> what is wanted (``runtime``, ``config``, ``writer``, ``context`` …)."""
+    managed: Mapping[str, type[ManagedValue]] = field(default_factory=dict[str, type[ManagedValue]])
+    """Managed keys of the node's input, and what they show."""
+    updates_of: Callable[[Any, Any], Mapping[str, Any] | None] | None = None
+    """Reads an object of a schema's type as an update, given what was handed out."""
+    snapshot: Callable[[Any, Mapping[str, Any]], Any] | None = None
+    """Remembers a handed-out object, so that changes in place can be told; None where input is a plain dict."""
+    factory: Callable[[], Any] | None = None
+    prepare: Callable[[Any], Node] | None = None
+    """Makes a node of what the factory gave."""
+    graph: Tables | None = None
+    shared_keys: frozenset[str] = frozenset()
+    """Of a nested graph: keys whose writes its parent takes one by one, because both merge them the same way."""
+    returned_keys: Container[str] = frozenset()
+    """Of a nested graph: the other keys whose final value its parent takes, if the nested graph wrote them."""
+    successors: tuple[str, ...] = ()
+    """Sorted; without `END`."""
+    joins: tuple[Join, ...] = ()
+    routers: tuple[Router, ...] = ()
+    defer: bool = False
+    inline: bool = False
+    shared: bool = False
+    """Input is handed out without copying."""
+    retry: tuple[RetryPolicy, ...] = ()
+    root_value: bool = False
+    """The state is one unnamed value: what the node returns is its write."""
+    straight: bool = False
+    """Nothing but `successors` leads out of it, and none of them is deferred."""
+
+    @property
+    def routes(self) -> bool:
+        """Whether edges lead out of it, so that a ``goto`` would be a second way of routing."""
+        return bool(self.successors or self.joins or self.routers)
+
+
+@dataclass(slots=True, eq=False)
+class Tables:
+    """A compiled graph."""
+
+    name: str
+    nodes: Mapping[str, Node]
+    entry: Node
+    keys: Mapping[str, Key]
+    open_key: Callable[[str], Key] | None
+    """Makes a key that no schema names, in an open state; None where the schema is closed."""
+    input_keys: frozenset[str] | None
+    """What an input may hold; None for any key."""
+    output_keys: frozenset[str] | None
+    """What a result shows; None for every key."""
+    joins: Mapping[str, Join]
+    initial: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What keys hold before their first write, where their channel has such a value."""
+    strict: bool = True
+    deferred: frozenset[str] = frozenset()
+    managed: Mapping[str, type[ManagedValue]] = field(default_factory=dict[str, type[ManagedValue]])
+    quick_keys: Any = frozenset()
+    """A keys view of what may be written without a check; empty if the state is one value."""
+    interrupt_before: frozenset[str] = frozenset()
+    interrupt_after: frozenset[str] = frozenset()
+    volatile: tuple[Key, ...] = ()
+    """Keys that a step without a write changes."""
+    untracked: frozenset[str] = frozenset()
+    """Keys that no checkpoint holds."""
+    finishing: tuple[Key, ...] = ()
+    """Keys whose channel has something to do when nothing else is left to run."""
+    check_model: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    """Model-level validation of a step's outcome."""
+    persist: bool = True
+    """A nested graph with ``checkpointer=False`` keeps nothing."""
+    debug: bool = False

@@ -1,0 +1,113 @@
+"""`task`: a function whose calls inside a node are recorded, so that a resumed node doesn't make them again.
+
+A call is a task of its own to the engine: it runs beside the node's body, on a worker or the event loop, and its result is
+saved before the caller hears of it. It is known by the function's name, its arguments and how often that call occurred
+before in the same node, so calls may be reordered between runs.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, cast, overload
+
+from typing_extensions import ParamSpec
+
+from juncture.drivers.calls import CallFuture
+from juncture.drivers.context import current
+from juncture.engine.tables import Node
+from juncture.engine.task import Task
+from juncture.errors import GraphBuildError, SerializationError
+from juncture.graph.inject import kind_of, name_of
+from juncture.types import RetryPolicy, ValueT
+
+P = ParamSpec("P")
+
+
+class TaskFunction(Generic[P, ValueT]):
+    """A function made a task. Calling it inside a node gives a `CallFuture`."""
+
+    def __init__(
+        self, function: Callable[P, Any], name: str | None, retry_policy: RetryPolicy | Sequence[RetryPolicy] | None
+    ) -> None:
+        """See `task`."""
+        kind = kind_of(function)
+        if kind > 1:
+            raise GraphBuildError(f"task {name_of(function)!r} is a generator; a task returns one value")
+        self.function = function
+        self.name = name or name_of(function) or "task"
+        self._kind = kind
+        self._retry: tuple[RetryPolicy, ...] = ()
+        if retry_policy is not None:
+            self._retry = (retry_policy,) if isinstance(retry_policy, RetryPolicy) else tuple(retry_policy)
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> CallFuture[ValueT]:
+        """Begins the call, or takes its recorded result; ``.result()`` waits in sync code, ``await`` in async code.
+
+        Raises:
+            ConfigError: Called outside of a node.
+        """
+        context = current()
+        try:
+            content = context.program.shared.digest([args, kwargs])
+        except SerializationError:
+            content = b""  # known by its name and occurrence alone: nothing stable is known of such arguments
+
+        def make(parent: Task, identity: str) -> Task:
+            bound = functools.partial(self.function, *args, **kwargs)
+            node = Node(self.name, self._kind, _ignoring_input(bound, self._kind), _nothing, _nothing, retry=self._retry)
+            made = Task(node, parent.step, parent.place, {}, parent.remaining)
+            made.parent = parent
+            made.identity = identity
+            return made
+
+        return cast("CallFuture[ValueT]", context.call(self.name, content, make))
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """Binds to an instance, so that methods can be tasks."""
+        if instance is None:
+            return self
+        return TaskFunction(self.function.__get__(instance, owner), self.name, self._retry or None)
+
+
+def _nothing(_: Any) -> None:
+    return None
+
+
+def _ignoring_input(function: Callable[[], Any], kind: int) -> Callable[[Any], Any]:
+    if kind == 1:
+
+        async def call_async(_: Any) -> Any:
+            return await function()
+
+        return call_async
+    return lambda _: function()
+
+
+@overload
+def task(function: Callable[P, Any], /) -> TaskFunction[P, Any]: ...
+@overload
+def task(
+    *, name: str | None = None, retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None
+) -> Callable[[Callable[P, Any]], TaskFunction[P, Any]]: ...
+def task(
+    function: Callable[P, Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None,
+) -> Any:
+    """Makes a function a task: its calls inside a node run beside the node, and their results are recorded.
+
+    Args:
+        function: A sync or async function, or a method.
+        name: By default the function's own; part of what a recorded result is known by.
+        retry_policy: When a failed call is followed by another.
+
+    Source:
+        LangGraph 1.2.24 `task`, which knows calls by their order instead.
+    """
+    if function is None:
+        return lambda given: TaskFunction(given, name, retry_policy)
+    return TaskFunction(function, name, retry_policy)

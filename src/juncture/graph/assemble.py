@@ -1,0 +1,326 @@
+"""From a builder to the tables that the engine runs: everything that can be decided before a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from juncture.channels import LastValue, channel_for, is_pure
+from juncture.channels.base import Channel
+from juncture.channels.reduced import BinaryOperatorAggregate
+from juncture.engine.tables import (
+    CHANNEL,
+    ENTRY,
+    EVERY_KEY,
+    GRAPH,
+    LAST,
+    REDUCE,
+    SYNC,
+    Join,
+    Key,
+    Node,
+    Project,
+    Router,
+    Tables,
+)
+from juncture.engine.values import copied
+from juncture.errors import GraphBuildError
+from juncture.graph.inject import injected, kind_of
+from juncture.graph.schema import Field, Schema, schema_from_callable, union_of_keys
+from juncture.types import END, MISSING, START, RetryPolicy
+
+if TYPE_CHECKING:
+    from juncture.graph.builder import NodeSpec, StateGraph
+
+
+def assemble(
+    graph: StateGraph[Any, Any, Any, Any],
+    name: str,
+    *,
+    persist: bool,
+    interrupt_before: frozenset[str],
+    interrupt_after: frozenset[str],
+    debug: bool,
+) -> Tables:
+    """The tables of a graph that `validate` found right.
+
+    Raises:
+        GraphBuildError: A schema, reducer or function can't be used.
+    """
+    return _Assembly(graph, name).tables(
+        persist=persist, interrupt_before=interrupt_before, interrupt_after=interrupt_after, debug=debug
+    )
+
+
+class _Assembly:
+    """The work of one `assemble`."""
+
+    def __init__(self, graph: StateGraph[Any, Any, Any, Any], name: str) -> None:
+        self.graph = graph
+        self.name = name
+        self.state = graph.schema(graph.state_schema)
+        self.inputs: dict[str, Schema] = {spec.name: self._input_of(spec) for spec in graph.nodes.values()}
+        named = [("state", self.state)]
+        named += [("input", graph.schema(graph.input_schema)), ("output", graph.schema(graph.output_schema))]
+        named += [(f"node {node!r}", schema) for node, schema in self.inputs.items()]
+        self.fields = union_of_keys(named)
+        self.schemas = list({id(schema): schema for _, schema in named}.values())
+        self.keys = self._keys()
+        self.managed = {n: f.managed for n, f in self.fields.items() if f.managed is not None}
+        self.open = self.state.kind == "open"
+        self.root = self.state.kind == "root"
+
+    # ---- keys
+
+    def _input_of(self, spec: NodeSpec) -> Schema:
+        tp = spec.input_schema
+        if tp is None and spec.action is not None and callable(spec.action):
+            tp = schema_from_callable(spec.action)
+        return self.graph.schema(tp) if tp is not None else self.state
+
+    def _keys(self) -> dict[str, Key]:
+        keys: dict[str, Key] = {}
+        for name, field in self.fields.items():
+            if field.managed is None:
+                keys[name] = self._key(name, self._channel_of(field), field)
+        for name, strategy in self.graph.key_strategies.items():
+            if name not in keys:
+                if self.state.kind != "open":
+                    raise GraphBuildError(f"key_strategies names {name!r}, which the state schema doesn't have", key=name)
+                keys[name] = self._key(name, channel_for(strategy, lenient=not self.graph.strict))
+        return keys
+
+    def _channel_of(self, field: Field) -> Channel:
+        strategy = self.graph.key_strategies.get(field.name)
+        if strategy is None:
+            return field.channel
+        if type(field.channel) is not LastValue:
+            raise GraphBuildError(
+                f"key {field.name!r} has a reducer in its schema and another in key_strategies; keep one", key=field.name
+            )
+        return channel_for(strategy, field.base, lenient=not self.graph.strict)
+
+    def _key(self, name: str, channel: Channel, field: Field | None = None) -> Key:
+        if type(channel) is LastValue:
+            return Key(name, LAST, channel, validate=self._validator(name))
+        if isinstance(channel, BinaryOperatorAggregate):
+            reducer = channel.operator
+            return Key(
+                name, REDUCE, channel, reducer, is_pure(reducer), validate_merged=self._merged_validator(name, reducer)
+            )
+        return Key(name, CHANNEL, channel, None, pure=False)
+
+    def _validator(self, name: str) -> Callable[[Any], Any] | None:
+        for schema in self.schemas:
+            if name in schema.fields and (validate := schema.validator(name)) is not None:
+                return validate
+        return None
+
+    def _merged_validator(self, name: str, reducer: Any) -> Callable[[Any, Any, Any], Any] | None:
+        validate = self._validator(name)
+        if validate is None:
+            return None
+
+        def merged(old: Any, writes: Any, new: Any) -> Any:  # noqa: ARG001 - the contract has all three
+            return validate(new)
+
+        return merged
+
+    def _open_key(self) -> Callable[[str], Key] | None:
+        if not self.open:
+            return None
+        strategy = self.graph.default_strategy
+        channel = LastValue(Any) if strategy is None else channel_for(strategy, lenient=not self.graph.strict)
+        if type(channel) is LastValue:
+            last = Key("", LAST, channel)
+            return lambda name: last  # noqa: ARG005 - one key serves all: nothing of a last value depends on its name
+        return lambda name: self._key(name, channel)
+
+    # ---- projections
+
+    def _project(self, schema: Schema, *, shared: bool) -> Project:
+        """What makes an input of this schema from the committed values."""
+        build = schema.build
+        pick = self._pick(schema, shared=shared)
+        if schema.kind in ("open", "typed_dict"):
+            return pick
+        return lambda values: build(pick(values))
+
+    def _pick(self, schema: Schema, *, shared: bool) -> Project:
+        names = tuple(schema.fields)
+        everything = schema.kind == "open" or not set(self.fields) - set(names)
+        if shared:
+            if everything:
+                return dict.copy
+            return lambda values: {name: values[name] for name in names if name in values}
+        if everything:
+            return copied
+        return lambda values: {name: copied(values[name]) for name in names if name in values}
+
+    # ---- nodes
+
+    def _retry(self, policy: RetryPolicy | Sequence[RetryPolicy] | None) -> tuple[RetryPolicy, ...]:
+        policy = policy if policy is not None else self.graph.default_retry
+        if policy is None:
+            return ()
+        return (policy,) if isinstance(policy, RetryPolicy) else tuple(policy)
+
+    def _node(self, spec: NodeSpec) -> Node:
+        from juncture.graph.compiled import CompiledGraph
+
+        action: Any = spec.action
+        if action is not None and not isinstance(action, CompiledGraph) and hasattr(action, "add_node"):
+            action = action.compile(name=spec.name)
+        if isinstance(action, CompiledGraph):
+            return self._graph_node(spec, action)
+        schema = self.inputs[spec.name]
+        shared = (spec.isolation or self.graph.isolation) == "shared"
+        return Node(
+            name=spec.name,
+            kind=kind_of(action) if action is not None else SYNC,
+            call=action,
+            project=self._project(schema, shared=shared),
+            project_send=copied if not shared else lambda value: value,
+            inject=injected(action, f"node {spec.name!r}") if action is not None else {},
+            managed={n: f.managed for n, f in schema.fields.items() if f.managed is not None},
+            updates_of=self._updates_of(schema),
+            snapshot=None if schema.kind in ("open", "typed_dict", "root") else schema.snapshot,
+            factory=spec.factory,
+            defer=spec.defer,
+            inline=spec.inline,
+            shared=shared,
+            retry=self._retry(spec.retry_policy),
+            root_value=self.root,
+        )
+
+    def _updates_of(self, schema: Schema) -> Callable[[Any, Any], Mapping[str, Any] | None] | None:
+        objects = [s for s in (schema, *self.schemas) if s.kind not in ("open", "typed_dict", "root")]
+        if not objects:
+            return None
+
+        def updates_of(result: Any, before: Any) -> Mapping[str, Any] | None:
+            for candidate in objects:
+                update = candidate.updates_of(result, before if candidate is schema else None)
+                if update is not None:
+                    return update
+            return None
+
+        return updates_of
+
+    def _graph_node(self, spec: NodeSpec, action: Any) -> Node:
+        """A nested graph: which keys it is given, and which of its writes come back (`engine.nested`)."""
+        child: Tables = action.tables
+        offered = self._in_common(child.input_keys)
+        back = self._in_common(child.output_keys)
+        shared = frozenset(
+            name
+            for name, theirs in child.keys.items()
+            if theirs.merge == REDUCE
+            and (back is None or name in back)
+            and (mine := self.keys.get(name)) is not None
+            and mine.merge == REDUCE
+            and mine.reducer == theirs.reducer
+        )
+        return Node(
+            name=spec.name,
+            kind=GRAPH,
+            call=None,
+            project=copied if offered is None else self._some(offered),
+            project_send=copied,
+            graph=child,
+            shared_keys=shared,
+            returned_keys=EVERY_KEY if back is None else back - shared,
+            defer=spec.defer,
+            retry=self._retry(spec.retry_policy),
+            root_value=self.root,
+        )
+
+    def _in_common(self, theirs: frozenset[str] | None) -> frozenset[str] | None:
+        """The keys that this graph and a nested one both have; None for all, where both states are open."""
+        if theirs is None:
+            return None if self.open else frozenset(self.keys)
+        return theirs if self.open else theirs & self.keys.keys()
+
+    @staticmethod
+    def _some(names: frozenset[str]) -> Project:
+        ordered = sorted(names)
+        return lambda values: {name: copied(values[name]) for name in ordered if name in values}
+
+    def _router(self, source: str, branch: Any) -> Router:
+        schema = self.inputs.get(source, self.state)
+        own = schema_from_callable(branch.path)
+        if own is not None:
+            schema = self.graph.schema(own)
+            unknown = set(schema.fields) - set(self.fields)
+            if unknown and self.graph.strict:
+                raise GraphBuildError(
+                    f"the router {branch.name!r} of node {source!r} reads {sorted(unknown)}, which the state doesn't have",
+                    node=source,
+                )
+        return Router(
+            name=branch.name,
+            call=branch.path,
+            kind=kind_of(branch.path),
+            project=self._project(schema, shared=False),
+            inject=injected(branch.path, f"the router {branch.name!r} of node {source!r}"),
+            managed={n: f.managed for n, f in schema.fields.items() if f.managed is not None},
+            targets=branch.targets,
+            default=branch.default,
+        )
+
+    # ---- the whole
+
+    def tables(
+        self, *, persist: bool, interrupt_before: frozenset[str], interrupt_after: frozenset[str], debug: bool
+    ) -> Tables:
+        graph = self.graph
+        nodes = {name: self._node(spec) for name, spec in sorted(graph.nodes.items())}
+        entry = Node(START, ENTRY, None, copied, copied, root_value=self.root)
+        joins = {
+            join.id: join
+            for join in (Join("+".join(j.sources) + f">{j.target}", j.sources, j.target, j.policy) for j in graph.joins)
+            if join.target != END
+        }
+        deferred = frozenset(node.name for node in nodes.values() if node.defer)
+        for node in (entry, *nodes.values()):
+            self._connect(node, joins, deferred)
+        output = graph.schema(graph.output_schema)
+        given = graph.schema(graph.input_schema)
+        check = self.state.check_model if self.state.has_model_check else None
+        validated = any(key.validate is not None for key in self.keys.values())
+        return Tables(
+            name=self.name,
+            nodes=nodes,
+            entry=entry,
+            keys=self.keys,
+            open_key=self._open_key(),
+            input_keys=self._keys_of(given),
+            output_keys=self._keys_of(output),
+            joins=joins,
+            initial={n: v for n, key in self.keys.items() if (v := key.channel.initial()) is not MISSING},
+            strict=graph.strict,
+            deferred=deferred,
+            quick_keys=frozenset() if validated or self.root else self.keys.keys(),
+            interrupt_before=interrupt_before,
+            interrupt_after=interrupt_after,
+            volatile=tuple(key for key in self.keys.values() if key.channel.volatile),
+            untracked=frozenset(n for n, key in self.keys.items() if not key.channel.tracked),
+            finishing=tuple(k for k in self.keys.values() if type(k.channel).finish is not Channel.finish),
+            check_model=check,
+            managed=self.managed,
+            persist=persist,
+            debug=debug,
+        )
+
+    def _keys_of(self, schema: Schema) -> frozenset[str] | None:
+        return None if schema.kind == "open" else frozenset(name for name in schema.fields if name in self.keys)
+
+    def _connect(self, node: Node, joins: Mapping[str, Join], deferred: frozenset[str]) -> None:
+        graph = self.graph
+        node.successors = tuple(sorted(end for start, end in graph.edges if start == node.name and end != END))
+        node.joins = tuple(join for join in joins.values() if node.name in join.sources)
+        node.routers = tuple(self._router(node.name, branch) for branch in graph.branches.get(node.name, {}).values())
+        node.straight = not node.joins and not node.routers and deferred.isdisjoint(node.successors)
+
+
+__all__ = ["assemble"]

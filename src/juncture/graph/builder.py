@@ -1,0 +1,407 @@
+"""Building a graph: nodes, edges, joins, conditional edges. Nothing is run here.
+
+What can be known at once is checked at once (names, types of arguments); what needs the whole graph is checked by
+`compile` (`validate`). A builder stays usable after `compile`; later changes don't reach compiled graphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast, get_args, get_origin
+
+from juncture.channels.base import Channel, Reducer
+from juncture.errors import GraphBuildError
+from juncture.graph.inject import name_of, return_hint
+from juncture.graph.schema import Schema, read_schema, refuse_managed
+from juncture.types import END, START, Command, ContextT, InputT, OutputT, RetryPolicy, StateT
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from juncture.graph.compiled import CompiledGraph
+    from juncture.savers.base import Saver
+
+Isolation = Literal["copy", "shared"]
+Retry = RetryPolicy | Sequence[RetryPolicy]
+
+
+@dataclass(slots=True, eq=False)
+class NodeSpec:
+    """A node as it was added."""
+
+    name: str
+    action: Any
+    defer: bool = False
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    input_schema: Any = None
+    retry_policy: Retry | None = None
+    destinations: tuple[str, ...] | Mapping[str, str] | None = None
+    factory: Callable[[], Any] | None = None
+    inline: bool = False
+    isolation: Isolation | None = None
+
+
+@dataclass(slots=True, eq=False)
+class BranchSpec:
+    """A conditional edge as it was added."""
+
+    name: str
+    path: Callable[..., Any]
+    targets: dict[Hashable, str] | None
+    default: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class JoinSpec:
+    """An edge from several nodes as it was added."""
+
+    sources: tuple[str, ...]
+    target: str
+    policy: Literal["all", "arrived"] = "all"
+
+
+class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
+    """A graph of nodes over one typed state, to be compiled.
+
+    Args:
+        state_schema: A TypedDict, dataclass, pydantic model, `msgspec.Struct`, or a bare (annotated) type. Without one
+            the state is open: any key, kept by `key_strategies`.
+        context_schema: The type of what a call gives as ``context=``.
+        input_schema: What a call's input may hold; by default the state.
+        output_schema: What a call returns; by default the state.
+        key_strategies: Key -> reducer or channel. With a schema: for keys that it declares without a reducer.
+        default_strategy: Of an open state: the strategy of every other key; by default the last value is kept.
+        strict: False gives LangGraph 1.2.24's lenient behaviour: unknown keys and targets are ignored, two ways of
+            routing at once are both followed, and so on.
+        validate: Validate writes of a dataclass or TypedDict state, with pydantic. Models and structs always are.
+        isolation: ``"copy"`` hands nodes copies of the state's containers; ``"shared"`` hands out the state itself.
+
+    Raises:
+        GraphBuildError: A schema can't be used.
+    """
+
+    def __init__(
+        self,
+        state_schema: type[StateT] | Any = None,
+        context_schema: type[ContextT] | None = None,
+        *,
+        input_schema: type[InputT] | Any = None,
+        output_schema: type[OutputT] | Any = None,
+        key_strategies: Mapping[str, Reducer | Channel] | None = None,
+        default_strategy: Reducer | Channel | None = None,
+        strict: bool = True,
+        validate: bool = False,
+        isolation: Isolation = "copy",
+    ) -> None:
+        if isolation not in ("copy", "shared"):
+            raise GraphBuildError(f'isolation is "copy" or "shared", got {isolation!r}')
+        self.state_schema = state_schema
+        self.context_schema = context_schema
+        self.input_schema = input_schema if input_schema is not None else state_schema
+        self.output_schema = output_schema if output_schema is not None else state_schema
+        self.strict = strict
+        self.validate_writes = validate
+        self.isolation: Isolation = isolation
+        self.key_strategies = dict(key_strategies or {})
+        self.default_strategy = default_strategy
+        self.nodes: dict[str, NodeSpec] = {}
+        self.edges: set[tuple[str, str]] = set()
+        self.joins: list[JoinSpec] = []
+        self.branches: dict[str, dict[str, BranchSpec]] = {}
+        self.default_retry: Retry | None = None
+        self.schemas: dict[Any, Schema] = {}
+        for role, schema in (
+            ("state", state_schema),
+            ("input", self.input_schema),
+            ("output", self.output_schema),
+        ):
+            read = self.schema(schema)
+            if role != "state" and schema is not state_schema:
+                refuse_managed(read, role)
+
+    def schema(self, tp: Any) -> Schema:
+        """The schema read from a type, once for every graph."""
+        key = id(tp)
+        if key not in self.schemas:
+            self.schemas[key] = read_schema(tp, validate=self.validate_writes, strict=self.strict)
+        return self.schemas[key]
+
+    # ---- nodes
+
+    def add_node(  # noqa: PLR0913 - mirrors LangGraph
+        self,
+        node: str | Any,
+        action: Any = None,
+        *,
+        defer: bool = False,
+        metadata: Mapping[str, Any] | None = None,
+        input_schema: Any = None,
+        retry_policy: Retry | None = None,
+        destinations: tuple[str, ...] | Mapping[str, str] | None = None,
+        factory: Callable[[], Any] | None = None,
+        inline: bool = False,
+        isolation: Isolation | None = None,
+    ) -> Self:
+        """Adds a node.
+
+        Args:
+            node: Its name; or the action, which is then named after itself.
+            action: A function of the state (sync, async, generator, async generator), a callable object, a partial, a
+                compiled graph, or a graph still to be compiled.
+            defer: Hold it back until nothing else is due.
+            metadata: Kept with the node, for drawings and traces.
+            input_schema: What the node is handed; by default what its first parameter is annotated with, else the state.
+            retry_policy: When a failed try is followed by another; the first policy that names the exception counts.
+            destinations: Where its commands may lead, for checks and drawings.
+            factory: Instead of an action: called once a run, and what it returns is the action.
+            inline: In async runs, call this sync function on the event loop's thread instead of a worker.
+            isolation: ``"shared"`` hands it the state itself, uncopied; by default as the graph says.
+
+        Raises:
+            GraphBuildError: The name is taken, reserved or malformed, or there is no action.
+        """
+        name = node if isinstance(node, str) else None
+        if name is None:
+            action = node
+            name = getattr(node, "name", None) if _is_graph(node) else name_of(node)
+        if (action is None) == (factory is None):
+            raise GraphBuildError(
+                f"node {name!r} needs an action or a factory, and not both: add_node({name!r}, function)",
+                node=name,
+            )
+        if not isinstance(name, str) or not name:
+            raise GraphBuildError(f"a node's name is a string that isn't empty, got {name!r} for {action!r}")
+        self._check_name(name)
+        if action is not None and not (callable(action) or _is_graph(action)):
+            raise GraphBuildError(
+                f"the action of node {name!r} is a {type(action).__name__}; it must be callable or a graph",
+                node=name,
+            )
+        self.nodes[name] = NodeSpec(
+            name,
+            action,
+            defer,
+            dict(metadata or {}),
+            input_schema,
+            retry_policy,
+            destinations,
+            factory,
+            inline,
+            isolation,
+        )
+        return self
+
+    def _check_name(self, name: str) -> None:
+        if name in (START, END):
+            raise GraphBuildError(f"node name {name!r} is reserved", node=name)
+        for character in ("|", ":"):
+            if character in name:
+                raise GraphBuildError(
+                    f"node name {name!r} contains {character!r}, which is a reserved character", node=name
+                )
+        if name in self.nodes:
+            raise GraphBuildError(f"Node `{name}` already present. Names are unique in a graph", node=name)
+
+    def set_node_defaults(self, *, retry_policy: Retry | None = None) -> Self:
+        """Sets what applies to nodes that say nothing of their own; None leaves an earlier default.
+
+        It is applied by `compile`, also to nodes added before, and isn't inherited by nested graphs.
+        """
+        if retry_policy is not None:
+            self.default_retry = retry_policy
+        return self
+
+    def add_sequence(self, nodes: Sequence[Any | tuple[str, Any]]) -> Self:
+        """Adds nodes and an edge from each to the next. The first and last are not connected to `START` or `END`.
+
+        Args:
+            nodes: Actions, or pairs of name and action.
+
+        Raises:
+            GraphBuildError: There is none, or a name occurs twice.
+        """
+        pairs: list[tuple[str, Any]] = []
+        for item in nodes:
+            if isinstance(item, tuple):
+                pairs.append(cast("tuple[str, Any]", item))
+            else:
+                pairs.append((getattr(item, "name", "") if _is_graph(item) else name_of(item) or "", item))
+        names = [name for name, _ in pairs]
+        if not names:
+            raise GraphBuildError("Sequence requires at least one node")
+        if len(set(names)) != len(names):
+            raise GraphBuildError(f"Node names must be unique in a sequence, got {names}")
+        for name, action in pairs:
+            self.add_node(name, action)
+        for first, second in zip(names, names[1:], strict=False):
+            self.add_edge(first, second)
+        return self
+
+    # ---- edges
+
+    def add_edge(
+        self, start_key: str | Sequence[str], end_key: str, *, join: Literal["all", "arrived"] = "all"
+    ) -> Self:
+        """Adds an edge, or a join of several nodes into one.
+
+        Args:
+            start_key: A node's name or `START`: whenever it ran, `end_key` runs in the next step. Or several nodes:
+                `end_key` runs once all of them have run since it last did.
+            end_key: A node's name or `END`.
+            join: ``"arrived"``: if the run would otherwise end, the join fires with those that came.
+
+        Raises:
+            GraphBuildError: `END` as a start, `START` as an end, or a join of nodes that don't exist yet.
+        """
+        if join not in ("all", "arrived"):
+            raise GraphBuildError(f'join is "all" or "arrived", got {join!r}')
+        if end_key == START:
+            raise GraphBuildError("START cannot be an end node")
+        if isinstance(start_key, str):
+            if start_key == END:
+                raise GraphBuildError("END cannot be a start node")
+            self.edges.add((start_key, end_key))
+            return self
+        sources = tuple(start_key)
+        if not sources:
+            raise GraphBuildError(f"the join into {end_key!r} has no sources; name at least one node")
+        for source in (*sources, end_key):
+            if source == END and source is not end_key:
+                raise GraphBuildError("END cannot be a start node")
+            if source == START:
+                raise GraphBuildError(
+                    "START can't be part of a join: it runs once, before everything. Use add_edge(START, …)"
+                )
+            if source not in self.nodes and source != END:
+                raise GraphBuildError(f"Need to add_node `{source}` first", node=source)
+        self.joins.append(JoinSpec(tuple(sorted(set(sources))), end_key, join))
+        return self
+
+    def add_conditional_edges(
+        self,
+        source: str,
+        path: Callable[..., Any],
+        path_map: Mapping[Hashable, str] | Sequence[str] | None = None,
+        *,
+        name: str | None = None,
+        default: str | None = None,
+    ) -> Self:
+        """Adds a conditional edge: after `source`, `path` is asked where to go.
+
+        Args:
+            source: A node's name or `START`.
+            path: A function of the state, sync or async, that sees the writes of `source`. It returns a node's name,
+                `END`, a `Send`, a `Command`, or several of them; an empty list goes nowhere.
+            path_map: What `path` may return -> node; or the names of the nodes. Without it, the return annotation
+                ``Literal[...]`` serves; else any node may be named.
+            name: By default the function's own; unique for a source.
+            default: Where an empty result goes.
+
+        Raises:
+            GraphBuildError: The source has a branch of that name, or `path` or `path_map` can't be used.
+        """
+        if source == END:
+            raise GraphBuildError("END cannot be a start node")
+        if not callable(path):
+            raise GraphBuildError(
+                f"the router of node {source!r} is a {type(path).__name__}; it must be callable"
+            )
+        name = name or (name_of(path) or "condition").replace("<lambda>", "condition")
+        branches = self.branches.setdefault(source, {})
+        if name in branches:
+            raise GraphBuildError(
+                f"Branch with name `{name}` already exists for node `{source}`. Give another one a name: name=…",
+                node=source,
+            )
+        if path_map is not None and not path_map:
+            raise GraphBuildError(f"the path_map of branch {name!r} at node {source!r} is empty", node=source)
+        targets: dict[Hashable, str] | None
+        if path_map is None:
+            targets = {value: value for value in _literals(return_hint(path))} or None
+        elif isinstance(path_map, Mapping):
+            targets = dict(path_map)
+        else:
+            targets = {value: value for value in path_map}
+        branches[name] = BranchSpec(name, path, targets, default)
+        return self
+
+    def set_entry_point(self, key: str) -> Self:
+        """Adds an edge from `START`."""
+        return self.add_edge(START, key)
+
+    def set_conditional_entry_point(
+        self, path: Callable[..., Any], path_map: Mapping[Hashable, str] | Sequence[str] | None = None
+    ) -> Self:
+        """Adds a conditional edge from `START`."""
+        return self.add_conditional_edges(START, path, path_map)
+
+    def set_finish_point(self, key: str) -> Self:
+        """Adds an edge to `END`."""
+        return self.add_edge(key, END)
+
+    # ---- compile
+
+    def compile(
+        self,
+        checkpointer: Saver | str | bool | None = None,
+        *,
+        interrupt_before: Sequence[str] | Literal["*"] | None = None,
+        interrupt_after: Sequence[str] | Literal["*"] | None = None,
+        debug: bool = False,
+        name: str | None = None,
+    ) -> CompiledGraph[StateT, ContextT, InputT, OutputT]:
+        """The graph, checked and ready to run.
+
+        Args:
+            checkpointer: A saver, or the URL of one (``"memory:"``). None: nothing is kept, or, as a nested graph, what
+                the enclosing graph uses. False: nothing is kept, whatever the enclosing graph does.
+            interrupt_before: Nodes to pause before; ``"*"`` for all.
+            interrupt_after: Nodes to pause after; ``"*"`` for all.
+            debug: Compare what nodes were handed with what is left of it, and raise `StateMutationError` where an object
+                was changed in place.
+            name: The graph's name, and its node's when it is added to another.
+
+        Raises:
+            GraphBuildError: The graph can't be right; the message says where and what to do.
+        """
+        from juncture.graph.compiled import CompiledGraph
+
+        return CompiledGraph(
+            self,
+            checkpointer,
+            interrupt_before=interrupt_before,
+            interrupt_after=interrupt_after,
+            debug=debug,
+            name=name,
+        )
+
+
+def command_targets(action: Any) -> tuple[str, ...]:
+    """The destinations in a return annotation ``Command[Literal["a", "b"]]``, also inside a union."""
+    found: list[str] = []
+
+    def walk(hint: Any) -> None:
+        if get_origin(hint) is Command:
+            found.extend(_literals(get_args(hint)[0]))
+        else:
+            for argument in get_args(hint):
+                walk(argument)
+
+    walk(return_hint(action))
+    return tuple(found)
+
+
+def _literals(hint: Any) -> list[Any]:
+    if get_origin(hint) is Literal:
+        return list(get_args(hint))
+    found: list[Any] = []
+    for argument in get_args(hint):
+        found += _literals(argument)
+    return found
+
+
+def _is_graph(action: Any) -> bool:
+    from juncture.graph.compiled import CompiledGraph
+
+    return isinstance(action, (CompiledGraph, StateGraph))

@@ -1,0 +1,342 @@
+"""One call of a compiled graph: from what the caller gave to a driver, and from how it ended to what the caller gets."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from juncture.drivers.base import Driver
+from juncture.drivers.context import CURRENT, TaskContext
+from juncture.drivers.place import add_result, locate
+from juncture.drivers.pool import Pool
+from juncture.drivers.run import Shared
+from juncture.drivers.sync import SyncDriver
+from juncture.engine.begin import Request
+from juncture.engine.returns import Reader, Returned
+from juncture.engine.run import Ending
+from juncture.engine.streaming import values_payload
+from juncture.engine.values import admitted
+from juncture.errors import ConfigError, EmptyInputError, InvalidUpdateError, ParentCommand, Pause
+from juncture.graph.config import read_config, read_modes
+from juncture.graph.validate import check_interrupts
+from juncture.persistence.threads import ThreadLog
+from juncture.types import MISSING, ROOT, START, CheckpointRef, Command, Interrupt, RunResult, Status, StreamMode, StreamPart
+
+if TYPE_CHECKING:
+    from juncture.drivers.aio import AsyncDriver
+    from juncture.graph.compiled import CompiledGraph, Names
+
+
+@dataclass(slots=True)
+class Shape:
+    """How the items of a stream look."""
+
+    stream_mode: StreamMode | Sequence[StreamMode]
+    subgraphs: bool
+    version: Literal["v1", "parts"]
+    modes: tuple[StreamMode, ...] = field(init=False)
+    labelled: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.version not in ("v1", "parts"):
+            raise ConfigError(f'version is "v1" or "parts", got {self.version!r}')
+        self.modes = read_modes(self.stream_mode)
+        self.labelled = isinstance(self.stream_mode, list)
+
+
+def shaped(part: StreamPart, shape: Shape) -> Any:
+    """One item, as the caller wants it."""
+    if shape.version == "parts":
+        return part
+    if shape.labelled:
+        return (part.ns, part.mode, part.data) if shape.subgraphs else (part.mode, part.data)
+    return (part.ns, part.data) if shape.subgraphs else part.data
+
+
+class Call:
+    """One call. Making it checks everything that the caller gave."""
+
+    def __init__(  # noqa: PLR0913 - what the public methods take
+        self,
+        graph: CompiledGraph[Any, Any, Any, Any],
+        given: Any,
+        config: Mapping[str, Any] | None,
+        context: Any,
+        thread_id: str | None,
+        output_keys: str | Sequence[str] | None,
+        interrupt_before: Names | None,
+        interrupt_after: Names | None,
+    ) -> None:
+        self.graph = graph
+        self.options = read_config(config, thread_id)
+        self.outer = _outer()
+        self.nested = self.outer is not None and graph.checkpointer is None and self.options.thread_id is None
+        """Called inside a node and not on a thread of its own: its questions and commands go to the enclosing run."""
+        self.namespace: tuple[str, ...] = ()
+        self.thread_id = self.options.thread_id
+        if self.outer is not None and self.nested:
+            self.namespace = self.outer.next_namespace(graph.name)
+            self.thread_id = self.outer.program.shared.thread_id
+        self.single = isinstance(output_keys, str)
+        self.output_keys = self._output_keys(output_keys)
+        self.context = self._context(context)
+        self.log = self._log()
+        self.run_id = self.options.run_id or (self.outer.program.shared.run_id if self.outer else uuid.uuid4().hex)
+        self.before = self._pauses(interrupt_before, graph.tables.interrupt_before)
+        self.after = self._pauses(interrupt_after, graph.tables.interrupt_after)
+        self.given = given
+
+    # ---- what was given
+
+    def _output_keys(self, keys: str | Sequence[str] | None) -> frozenset[str] | None:
+        tables = self.graph.tables
+        if keys is None:
+            return tables.output_keys
+        chosen = frozenset([keys] if isinstance(keys, str) else keys)
+        for key in sorted(chosen):
+            if key not in tables.keys and tables.open_key is None:
+                raise ConfigError(f"output_keys: Key {key} not in channels. Known keys: {', '.join(sorted(tables.keys))}")
+        return chosen
+
+    def _context(self, context: Any) -> Any:
+        schema = self.graph.context_schema
+        if context is None and self.outer is not None:
+            return self.outer.program.shared.context
+        if schema is None or context is None or not isinstance(context, Mapping):
+            return context
+        if is_dataclass(schema) or hasattr(schema, "model_validate") or hasattr(schema, "__struct_fields__"):
+            try:
+                return cast("Any", schema)(**cast("Mapping[str, Any]", context))
+            except Exception as error:
+                raise ConfigError(f"context doesn't fit {schema.__name__}: {error}") from error
+        return cast("Any", context)
+
+    def _pauses(self, names: Names | None, compiled: frozenset[str]) -> frozenset[str]:
+        if names is not None:
+            if self.graph.tables.strict:
+                check_interrupts(names, self.graph.tables.nodes)
+            chosen = frozenset("*") if names == "*" else frozenset(names)
+        else:
+            chosen = compiled
+        if chosen and self.log is None and self.graph.tables.strict:
+            raise ConfigError(
+                "interrupt_before and interrupt_after need a saver, or the run could never go on. Compile the graph with "
+                'one, for example compile(checkpointer="memory:"), and give a thread_id'
+            )
+        return chosen
+
+    def _log(self) -> ThreadLog | None:
+        """Where this call is saved: by the graph's own saver, or, called inside a node, by the enclosing run's."""
+        graph, options = self.graph, self.options
+        if not graph.tables.persist:
+            return None
+        if graph.checkpointer is None:
+            return self.outer.program.log if self.outer is not None and self.nested else None
+        if options.thread_id is None:
+            raise ConfigError(
+                "Checkpointer requires one or more of the following 'configurable' keys: thread_id. Name the conversation: "
+                'invoke(input, thread_id="…"), or config={"configurable": {"thread_id": "…"}}'
+            )
+        return ThreadLog(graph.checkpointer, options.thread_id, graph.codec, untracked=graph.tables.untracked)
+
+    def _request(self, shared: Shared, *, streaming: bool) -> Request:
+        tables, given = self.graph.tables, self.given
+        request = Request(
+            "input",
+            self.options.limit,
+            random.random,
+            saving=self.log is not None,
+            thread_id=self.thread_id,
+            namespace=self.namespace,
+            modes=shared.modes,
+            value_keys=self.output_keys if not streaming or self._restricts else None,
+            update_keys=self.output_keys if self._restricts else None,
+            answers=shared.answers,
+            before=self.before,
+            after=self.after,
+        )
+        if given is None:
+            if self.log is None:
+                raise EmptyInputError(
+                    "Received no input for a graph without a saver: there is no thread that could go on. Give an input"
+                )
+            return replace(request, kind="continue")
+        if isinstance(given, Command):
+            return self._command(cast("Command[Any]", given), request)
+        got = Returned()
+        reader = self._reader()
+        if tables.entry.root_value:
+            got.writes.append((ROOT, admitted(given)))
+        else:
+            reader.add(given, got)
+        self._check_input(got)
+        return replace(request, kind="nested" if self.nested and self.log is not None else "input", writes=got.writes)
+
+    @property
+    def _restricts(self) -> bool:
+        return self.output_keys is not self.graph.tables.output_keys
+
+    def _reader(self) -> Reader:
+        tables = self.graph.tables
+        entry = replace(tables.entry, updates_of=self._updates_of)
+        return Reader(tables, entry, None, {})
+
+    def _updates_of(self, given: Any, before: Any) -> Mapping[str, Any] | None:
+        for schema in (self.graph.input, *self.graph.builder.schemas.values()):
+            update = schema.updates_of(given, before)
+            if update is not None:
+                return update
+        return None
+
+    def _check_input(self, got: Returned) -> None:
+        tables = self.graph.tables
+        if got.routed or got.escape is not None:
+            raise ConfigError("the input holds a Command or Send among other values; give a Command alone as the input")
+        if not tables.strict or tables.input_keys is None:
+            return
+        for name, _ in got.writes:
+            if name not in tables.input_keys:
+                raise InvalidUpdateError(
+                    f"the input has the key {name!r}, which the input schema {self.graph.input.name} doesn't have. "
+                    f"It has: {', '.join(sorted(tables.input_keys))}",
+                    node=START,
+                    key=name,
+                )
+
+    def _command(self, command: Command[Any], request: Request) -> Request:
+        if command.graph is not None:
+            raise InvalidUpdateError("There is no parent graph: a Command with graph=… can't be an input")
+        if command.resume is MISSING and command.update is None and command.goto == ():
+            raise EmptyInputError("Received empty Command input: give it a resume, an update or a goto")
+        if command.resume is not MISSING and self.log is None:
+            raise ConfigError(
+                "Cannot use Command(resume=...) without checkpointer: nothing of the thread was kept. Compile the graph "
+                'with a saver, for example compile(checkpointer="memory:")'
+            )
+        got = Returned()
+        reader = self._reader()
+        reader.add(replace(command, resume=MISSING), got)
+        return replace(
+            request,
+            kind="command",
+            writes=got.writes,
+            targets=got.targets,
+            sends=got.sends,
+            resume=command.resume,
+        )
+
+    # ---- drivers
+
+    def _shared(self, modes: Sequence[str], *, subgraphs: bool) -> Shared:
+        outer = self.outer
+        return Shared(
+            run_id=self.run_id,
+            thread_id=self.thread_id,
+            config=self.options.config,
+            context=self.context,
+            limit=self.options.limit,
+            max_concurrency=self.options.max_concurrency,
+            modes=frozenset(modes),
+            subgraphs=subgraphs,
+            digest=self.graph.codec.encode,
+            level=outer.program.shared.level + 1 if outer is not None else 0,
+            answers=outer.program.driver.answers_for(outer.task) if outer is not None and self.nested else {},
+        )
+
+    def sync_driver(self, modes: Sequence[str], *, subgraphs: bool = False) -> SyncDriver:
+        """A driver for the caller's thread."""
+        shared = self._shared(modes, subgraphs=subgraphs)
+        request = self._request(shared, streaming=bool(modes))
+        return SyncDriver(shared, self.graph.tables, request, self.log, self.graph.loops, self._pool())
+
+    def async_driver(self, modes: Sequence[str], *, subgraphs: bool = False) -> AsyncDriver:
+        """A driver for the running event loop."""
+        from juncture.drivers.aio import AsyncDriver
+
+        shared = self._shared(modes, subgraphs=subgraphs)
+        request = self._request(shared, streaming=bool(modes))
+        return AsyncDriver(shared, self.graph.tables, request, self.log, self._pool())
+
+    def _pool(self) -> Pool | None:
+        return self.outer.program.driver.pool if self.outer is not None else None
+
+    # ---- how it ended
+
+    @contextmanager
+    def explained(self, driver: Driver) -> Iterator[None]:
+        """Puts the place and the result so far on whatever ends the run by an exception."""
+        try:
+            yield
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            if not isinstance(error, (Pause, ParentCommand)):
+                locate(error, driver.shared, (), driver.root.loop)
+                add_result(error, self._result(driver, _status_of(error), []))
+            raise
+
+    def result(self, driver: Driver) -> Any:
+        """What the caller gets."""
+        ending = self.ended(driver)
+        result = self._result(driver, ending.status, ending.questions)
+        return result[next(iter(self.output_keys or ()))] if self.single else result
+
+    def ended(self, driver: Driver) -> Ending:
+        """How it ended; inside a node, a pause or a command for the parent goes on from here.
+
+        Raises:
+            Pause: The enclosing node is paused by questions of this graph.
+            ParentCommand: A node of this graph returned a command for the enclosing one.
+        """
+        ending = driver.ending
+        assert ending is not None
+        outer = self.outer
+        if outer is not None and self.nested:
+            if ending.questions:
+                outer.questions += ending.questions
+                raise Pause(*ending.questions)
+            if ending.command is not None:
+                raise ParentCommand(ending.command)
+        return ending
+
+    def _result(self, driver: Driver, status: Status, questions: Sequence[Interrupt]) -> RunResult:
+        loop, graph = driver.root.loop, self.graph
+        values = values_payload(loop.state, self.output_keys)
+        value: Any = MISSING
+        if graph.tables.entry.root_value:
+            value = values.get(ROOT)
+            values = {}
+        elif graph.output.kind not in ("open", "typed_dict") and status == "completed" and not self._restricts:
+            value = graph.output.output(values)
+            values = {}
+        if questions and not graph.tables.strict:
+            values["__interrupt__"] = list(questions)
+        checkpoint: CheckpointRef | None = None
+        if loop.head is not None and self.log is not None:
+            checkpoint = CheckpointRef(self.thread_id or "", driver.root.namespace, loop.head)
+        return RunResult(
+            values,
+            status=status,
+            run_id=self.run_id,
+            steps=loop.taken,
+            value=value,
+            interrupts=tuple(questions),
+            last_nodes=loop.last_nodes,
+            checkpoint=checkpoint,
+        )
+
+
+def _status_of(error: BaseException) -> Status:
+    if isinstance(error, RecursionError) and hasattr(error, "step"):
+        return "limit"
+    return "failed" if isinstance(error, Exception) else "cancelled"
+
+
+def _outer() -> TaskContext | None:
+    """The node whose code makes this call, if any."""
+    context = CURRENT.get(None)
+    return None if context is None or context.ended else context

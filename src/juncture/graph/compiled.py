@@ -1,0 +1,332 @@
+"""A compiled graph: what users call.
+
+`invoke` and `ainvoke`, `stream` and `astream` are the same call, driven by blocking or by awaiting, with or without a
+consumer; everything before and after the driving is shared (`calls`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast
+
+from juncture.drivers.loops import Loops
+from juncture.engine.tables import Tables
+from juncture.errors import ConfigError, GraphBuildError
+from juncture.graph.assemble import assemble
+from juncture.graph.calls import Call, Shape, shaped
+from juncture.graph.validate import validate
+from juncture.persistence.codec import Codec
+from juncture.persistence.registry import DEFAULT, Registry
+from juncture.types import Command, ContextT, InputT, OutputT, StateT, StreamMode
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from juncture.graph.builder import StateGraph
+    from juncture.graph.schema import Schema
+    from juncture.savers.base import Saver
+
+Names = Sequence[str] | Literal["*"]
+Version = Literal["v1", "parts"]
+
+
+class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
+    """A graph ready to run, any number of times at once, from any thread and event loop."""
+
+    def __init__(
+        self,
+        builder: StateGraph[StateT, ContextT, InputT, OutputT],
+        checkpointer: Saver | str | bool | None = None,
+        *,
+        interrupt_before: Names | None = None,
+        interrupt_after: Names | None = None,
+        debug: bool = False,
+        name: str | None = None,
+    ) -> None:
+        """See `StateGraph.compile`."""
+        validate(builder, interrupt_before, interrupt_after)
+        self.builder = builder
+        self.name = name or "graph"
+        self.checkpointer, self._owns_saver = _open(checkpointer)
+        if (interrupt_before or interrupt_after) and builder.strict and checkpointer is False:
+            raise GraphBuildError("a graph that keeps nothing (checkpointer=False) can't be paused: remove interrupt_…")
+        self.tables: Tables = assemble(
+            builder,
+            self.name,
+            persist=checkpointer is not False,
+            interrupt_before=frozenset(interrupt_before or ()) if interrupt_before != "*" else frozenset("*"),
+            interrupt_after=frozenset(interrupt_after or ()) if interrupt_after != "*" else frozenset("*"),
+            debug=debug,
+        )
+        self.context_schema = builder.context_schema
+        self.input: Schema = builder.schema(builder.input_schema)
+        self.output: Schema = builder.schema(builder.output_schema)
+        self.loops = Loops()
+        self.codec = _codec(builder, self.tables)
+
+    def __repr__(self) -> str:
+        return f"<CompiledGraph {self.name!r}: {', '.join(self.tables.nodes)}>"
+
+    # ---- running
+
+    def invoke(  # noqa: PLR0913 - mirrors LangGraph
+        self,
+        input: InputT | Command[Any] | Mapping[str, Any] | None,
+        config: Mapping[str, Any] | None = None,
+        *,
+        context: ContextT | Mapping[str, Any] | None = None,
+        thread_id: str | None = None,
+        output_keys: str | Sequence[str] | None = None,
+        interrupt_before: Names | None = None,
+        interrupt_after: Names | None = None,
+        stream_mode: StreamMode | Sequence[StreamMode] | None = None,
+    ) -> Any:
+        """Runs the graph to its end or its next pause.
+
+        Works inside a running event loop as well (it blocks that loop; `ainvoke` doesn't).
+
+        Args:
+            input: The input; None to go on with a paused or failed thread; a `Command` to resume one.
+            config: ``{"configurable": {"thread_id": …}, "recursion_limit": n, "max_concurrency": n, …}``.
+            context: What nodes get as ``runtime.context``; a mapping becomes the graph's context_schema. Never stored.
+            thread_id: The thread, instead of in the config. Needed with a saver.
+            output_keys: Restricts the result to these keys.
+            interrupt_before: Nodes to pause before, instead of those given at compile.
+            interrupt_after: Nodes to pause after, instead of those given at compile.
+            stream_mode: If given, the list of that mode's items is returned instead of the result.
+
+        Returns:
+            A `RunResult`: the output keys as a dict, with `status`, `interrupts`, `steps` and more as attributes.
+
+        Raises:
+            ConfigError: The call can't be made. Nothing was run.
+            GraphRecursionError: The limit of supersteps was reached.
+            Exception: What a node raised, itself, with a note that says where (see `juncture.failure`). The state is
+                that before the failed step.
+        """
+        call = Call(self, input, config, context, thread_id, output_keys, interrupt_before, interrupt_after)
+        if stream_mode is not None:
+            return list(self._stream(call, Shape(stream_mode, subgraphs=False, version="v1")))
+        driver = call.sync_driver(())
+        with call.explained(driver):
+            for _ in driver.drive():
+                pass
+        return call.result(driver)
+
+    async def ainvoke(  # noqa: PLR0913 - mirrors LangGraph
+        self,
+        input: InputT | Command[Any] | Mapping[str, Any] | None,
+        config: Mapping[str, Any] | None = None,
+        *,
+        context: ContextT | Mapping[str, Any] | None = None,
+        thread_id: str | None = None,
+        output_keys: str | Sequence[str] | None = None,
+        interrupt_before: Names | None = None,
+        interrupt_after: Names | None = None,
+        stream_mode: StreamMode | Sequence[StreamMode] | None = None,
+    ) -> Any:
+        """Runs the graph without blocking the event loop; otherwise as `invoke`.
+
+        Cancelling it cancels everything under it; what was committed and saved stays.
+        """
+        call = Call(self, input, config, context, thread_id, output_keys, interrupt_before, interrupt_after)
+        if stream_mode is not None:
+            shape = Shape(stream_mode, subgraphs=False, version="v1")
+            return [item async for item in self._astream(call, shape)]
+        driver = call.async_driver(())
+        with call.explained(driver):
+            await driver.run()
+        return call.result(driver)
+
+    def stream(  # noqa: PLR0913 - mirrors LangGraph
+        self,
+        input: InputT | Command[Any] | Mapping[str, Any] | None,
+        config: Mapping[str, Any] | None = None,
+        *,
+        stream_mode: StreamMode | Sequence[StreamMode] = "updates",
+        subgraphs: bool = False,
+        version: Version = "v1",
+        context: ContextT | Mapping[str, Any] | None = None,
+        thread_id: str | None = None,
+        output_keys: str | Sequence[str] | None = None,
+        interrupt_before: Names | None = None,
+        interrupt_after: Names | None = None,
+    ) -> Iterator[Any]:
+        """Runs the graph and gives what happens as it happens.
+
+        Args:
+            stream_mode: A mode, or a list of modes.
+            subgraphs: Give what happens in nested graphs as well.
+            version: ``"v1"``: LangGraph's shapes: the data; with a list of modes ``(mode, data)``; with `subgraphs`
+                the namespace in front. ``"parts"``: `StreamPart` objects.
+            input: As for `invoke`, like everything else.
+
+        Closing the iterator early stops the run; a thread's committed steps stay.
+
+        Raises:
+            Exception: As `invoke`, from the iteration.
+        """
+        call = Call(self, input, config, context, thread_id, output_keys, interrupt_before, interrupt_after)
+        return self._stream(call, Shape(stream_mode, subgraphs=subgraphs, version=version))
+
+    async def astream(  # noqa: PLR0913 - mirrors LangGraph
+        self,
+        input: InputT | Command[Any] | Mapping[str, Any] | None,
+        config: Mapping[str, Any] | None = None,
+        *,
+        stream_mode: StreamMode | Sequence[StreamMode] = "updates",
+        subgraphs: bool = False,
+        version: Version = "v1",
+        context: ContextT | Mapping[str, Any] | None = None,
+        thread_id: str | None = None,
+        output_keys: str | Sequence[str] | None = None,
+        interrupt_before: Names | None = None,
+        interrupt_after: Names | None = None,
+    ) -> AsyncIterator[Any]:
+        """Runs the graph and gives what happens as it happens, without blocking the event loop; as `stream`."""
+        call = Call(self, input, config, context, thread_id, output_keys, interrupt_before, interrupt_after)
+        async with aclosing(self._astream(call, Shape(stream_mode, subgraphs=subgraphs, version=version))) as items:
+            async for item in items:
+                yield item
+
+    def _stream(self, call: Call, shape: Shape) -> Iterator[Any]:
+        driver = call.sync_driver(shape.modes, subgraphs=shape.subgraphs)
+        with call.explained(driver), closing(driver.drive()) as parts:
+            for part in parts:
+                yield shaped(part, shape)
+        call.ended(driver)
+
+    async def _astream(self, call: Call, shape: Shape) -> Any:
+        driver = call.async_driver(shape.modes, subgraphs=shape.subgraphs)
+        with call.explained(driver):
+            async with aclosing(driver.drive()) as parts:
+                async for part in parts:
+                    yield shaped(part, shape)
+        call.ended(driver)
+
+    def batch(
+        self,
+        inputs: Sequence[InputT | Command[Any] | Mapping[str, Any] | None],
+        config: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        *,
+        return_exceptions: bool = False,
+        **options: Any,
+    ) -> list[Any]:
+        """Runs the graph once for every input, side by side in threads; the results in the order of the inputs.
+
+        Args:
+            inputs: The inputs.
+            config: One for all, or a list with one for each. ``max_concurrency`` bounds how many run at once.
+            return_exceptions: Give an exception in place of its result instead of raising the first.
+            options: As for `invoke`.
+        """
+        from concurrent.futures import ThreadPoolExecutor
+        from contextvars import copy_context
+
+        configs = _configs(config, len(inputs))
+        if not inputs:
+            return []
+
+        def one(given: Any, of: Mapping[str, Any] | None) -> Any:
+            try:
+                return self.invoke(given, of, **options)
+            except Exception as error:
+                if return_exceptions:
+                    return error
+                raise
+
+        with ThreadPoolExecutor(_width(configs) or min(32, len(inputs))) as pool:
+            futures = [
+                pool.submit(copy_context().run, one, given, of) for given, of in zip(inputs, configs, strict=True)
+            ]
+            return [future.result() for future in futures]
+
+    async def abatch(
+        self,
+        inputs: Sequence[InputT | Command[Any] | Mapping[str, Any] | None],
+        config: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        *,
+        return_exceptions: bool = False,
+        **options: Any,
+    ) -> list[Any]:
+        """Runs the graph once for every input, side by side on the event loop; otherwise as `batch`."""
+        import asyncio
+
+        configs = _configs(config, len(inputs))
+        width = _width(configs)
+        turn = asyncio.Semaphore(width) if width else None
+
+        async def one(given: Any, of: Mapping[str, Any] | None) -> Any:
+            if turn is None:
+                return await self.ainvoke(given, of, **options)
+            async with turn:
+                return await self.ainvoke(given, of, **options)
+
+        runs = [one(given, of) for given, of in zip(inputs, configs, strict=True)]
+        return list(await asyncio.gather(*runs, return_exceptions=return_exceptions))
+
+    # ---- what it owns
+
+    def close(self) -> None:
+        """Stops the event loops that it started, and closes the saver that it opened from a URL."""
+        self.loops.close()
+        if self._owns_saver and self.checkpointer is not None:
+            self.checkpointer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _codec(builder: StateGraph[Any, Any, Any, Any], tables: Tables) -> Codec:
+    """What may be stored of this graph's state: builtins, and the classes in its schemas and its nested graphs'."""
+    registry = Registry(DEFAULT, learn=not builder.strict)
+    for schema in builder.schemas.values():
+        if schema.type is not None:
+            registry.register_annotation(schema.type)
+    for node in builder.nodes.values():
+        if isinstance(node.action, CompiledGraph):
+            registry.include(cast("CompiledGraph[Any, Any, Any, Any]", node.action).codec.registry)
+    return Codec(registry)
+
+
+def _open(checkpointer: Saver | str | bool | None) -> tuple[Saver | None, bool]:
+    from juncture.savers.base import Saver
+
+    if checkpointer is None or checkpointer is False:
+        return None, False
+    if isinstance(checkpointer, str):
+        from juncture.savers import open_saver
+
+        return open_saver(checkpointer), True
+    if isinstance(checkpointer, Saver):
+        return checkpointer, False
+    raise GraphBuildError(
+        f"Invalid checkpointer provided: {checkpointer!r}. Give a saver, the URL of one (\"memory:\"), None, or False"
+    )
+
+
+def _configs(
+    config: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None, count: int
+) -> list[Mapping[str, Any] | None]:
+    if config is None or isinstance(config, Mapping):
+        return [cast("Mapping[str, Any] | None", config)] * count
+    if len(config) != count:
+        raise ConfigError(f"{count} inputs and {len(config)} configs: give one config for all, or one for each")
+    return list(config)
+
+
+def _width(configs: Sequence[Mapping[str, Any] | None]) -> int | None:
+    from juncture.graph.config import read_config
+
+    return read_config(configs[0], None).max_concurrency if configs else None
+
+
+__all__ = ["CompiledGraph"]

@@ -1,0 +1,112 @@
+"""A call's config, read once and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Final, cast
+
+from juncture.errors import ConfigError
+from juncture.types import STREAM_MODES, StreamMode
+
+DEFAULT_LIMIT: Final = 1000
+"""How many supersteps one invocation may execute unless the config says otherwise."""
+
+_KNOWN: Final = (
+    "callbacks",
+    "configurable",
+    "max_concurrency",
+    "metadata",
+    "recursion_limit",
+    "run_id",
+    "run_name",
+    "tags",
+)
+_EMPTY: Final[Mapping[str, Any]] = {}
+
+
+@dataclass(slots=True)
+class CallOptions:
+    """What a call's config says."""
+
+    config: Mapping[str, Any]
+    """As it was given."""
+    thread_id: str | None = None
+    limit: int = DEFAULT_LIMIT
+    max_concurrency: int | None = None
+    run_id: str | None = None
+
+
+def read_config(config: Mapping[str, Any] | None, thread_id: str | None) -> CallOptions:
+    """The options in a config.
+
+    Args:
+        config: ``{"configurable": {"thread_id": …}, "recursion_limit": n, "max_concurrency": n, …}``.
+        thread_id: Given straight to the call; the config must not name another.
+
+    Raises:
+        ConfigError: Something in it has the wrong type, an unknown name, or can't be.
+    """
+    if config is None:
+        return CallOptions(_EMPTY, _thread(thread_id) if thread_id is not None else None)
+    if not isinstance(config, Mapping):
+        raise ConfigError(f"config is a mapping, got {type(config).__name__}")
+    for name in config:
+        if name not in _KNOWN:
+            near = get_close_matches(str(name), _KNOWN, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else "Values of your own go under 'configurable'."
+            raise ConfigError(f"config has the unknown entry {name!r}. {hint} Known: {', '.join(_KNOWN)}")
+    configurable = config.get("configurable")
+    if configurable is None:
+        configurable = _EMPTY
+    elif not isinstance(configurable, Mapping):
+        raise ConfigError(f"config['configurable'] is a mapping, got {type(configurable).__name__}")
+    named = cast("Mapping[str, Any]", configurable)
+    if named.get("checkpoint_id") is not None:
+        raise ConfigError("config['configurable']['checkpoint_id']: running from an older checkpoint isn't supported yet")
+    given = named.get("thread_id")
+    if thread_id is not None and given is not None and _thread(given) != _thread(thread_id):
+        raise ConfigError(f"two threads are named: thread_id={thread_id!r}, and {given!r} in config['configurable']")
+    chosen = thread_id if thread_id is not None else given
+    width = config.get("max_concurrency")
+    if width is None:
+        width = named.get("max_concurrency")
+    run_id = config.get("run_id")
+    return CallOptions(
+        config,
+        _thread(chosen) if chosen is not None else None,
+        _count("recursion_limit", config.get("recursion_limit", DEFAULT_LIMIT)),
+        None if width is None else _count("max_concurrency", width),
+        None if run_id is None else str(run_id),
+    )
+
+
+def _thread(thread_id: Any) -> str:
+    text = str(thread_id)
+    if isinstance(thread_id, (bool, Mapping, Sequence)) and not isinstance(thread_id, str):
+        raise ConfigError(f"thread_id is a string (or a number, or a UUID), got {type(thread_id).__name__}")
+    if not text:
+        raise ConfigError("thread_id is empty; name the conversation that the run belongs to")
+    return text
+
+
+def _count(name: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ConfigError(f"config['{name}'] is a whole number, got {value!r}")
+    if value < 1:
+        raise ConfigError(f"config['{name}'] must be at least 1, got {value}")
+    return value
+
+
+def read_modes(stream_mode: StreamMode | Sequence[StreamMode]) -> tuple[StreamMode, ...]:
+    """The stream modes that are asked for.
+
+    Raises:
+        ConfigError: One doesn't exist.
+    """
+    modes = (stream_mode,) if isinstance(stream_mode, str) else tuple(stream_mode)
+    for mode in modes:
+        if mode not in STREAM_MODES:
+            raise ConfigError(f"unknown stream mode {mode!r}. Known: {', '.join(STREAM_MODES)}")
+    return modes

@@ -1,0 +1,82 @@
+"""Which parameters of a function the engine fills, planned once when the graph is compiled."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Final, get_type_hints
+
+from juncture.engine import tables
+from juncture.errors import GraphBuildError
+
+INJECTABLE: Final[Mapping[str, str]] = {"runtime": "runtime", "config": "config", "writer": "writer"}
+"""Parameter name -> what it is filled with. Matched by name, whatever the annotation."""
+
+
+def injected(function: Callable[..., Any], owner: str) -> dict[str, str]:
+    """Parameter -> what fills it. Positional-only and ``*args`` parameters are never filled.
+
+    Raises:
+        GraphBuildError: A further parameter without a default that nothing fills, or no parameter for the input.
+    """
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # a builtin: it takes the input and nothing else
+        return {}
+    plan: dict[str, str] = {}
+    taken = False
+    for parameter in parameters:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            taken = taken or parameter.kind is parameter.VAR_POSITIONAL
+            continue
+        if not taken and parameter.kind is not parameter.KEYWORD_ONLY:
+            taken = True
+        elif parameter.kind is not parameter.POSITIONAL_ONLY and parameter.name in INJECTABLE:
+            plan[parameter.name] = INJECTABLE[parameter.name]
+        elif parameter.default is parameter.empty:
+            raise GraphBuildError(
+                f"{owner} has a parameter {parameter.name!r} that nothing fills. Besides its input, a function may ask for "
+                f"{', '.join(INJECTABLE)}; give anything else a default, or bind it with functools.partial",
+                node=None,
+            )
+    if not taken:
+        raise GraphBuildError(f"{owner} takes no positional argument, so its input can't be given to it")
+    return plan
+
+
+def kind_of(function: Any) -> int:
+    """How a function is called: `SYNC`, `ASYNC`, `GENERATOR` or `ASYNC_GENERATOR`."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not (inspect.isfunction(function) or inspect.ismethod(function) or inspect.isbuiltin(function)):
+        function = getattr(function, "__call__", function)  # noqa: B004 - its code, not whether it is callable
+    if inspect.iscoroutinefunction(function):
+        return tables.ASYNC
+    if inspect.isasyncgenfunction(function):
+        return tables.ASYNC_GENERATOR
+    if inspect.isgeneratorfunction(function):
+        return tables.GENERATOR
+    return tables.SYNC
+
+
+def name_of(action: Any) -> str | None:
+    """The name of a function or callable object, as it becomes a node's; None if it has none."""
+    while isinstance(action, functools.partial):
+        action = action.func
+    name = getattr(action, "__name__", None)
+    if name is None:
+        name = getattr(action, "name", None) or type(action).__name__
+    return name if isinstance(name, str) else None
+
+
+def return_hint(function: Any) -> Any:
+    """The return annotation, resolved; None if there is none or it can't be resolved."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not (inspect.isfunction(function) or inspect.ismethod(function)):
+        function = getattr(function, "__call__", function)  # noqa: B004 - its code, not whether it is callable
+    try:
+        return get_type_hints(function).get("return")
+    except Exception:  # noqa: BLE001 - a name that can't be resolved only means that nothing is known
+        return None

@@ -1,0 +1,168 @@
+"""Where in a value the trouble is: ``state.docs[3].client``.
+
+Looked for only after encoding or decoding has failed, because knowing the place at all times would cost more than
+the work itself: from the whole downwards, always into the first part that fails by itself. A place is the list of
+steps that lead there: a position, the name of a key or field, or a key of another type.
+"""
+
+from __future__ import annotations
+
+# Values of any type and containers of anything are what this file is about: there is no type to be known.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+import reprlib
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from ormsgpack import unpackb
+
+from juncture.errors import SerializationError
+from juncture.persistence import tags
+
+if TYPE_CHECKING:
+    from juncture.persistence.codec import Codec
+
+
+class Found(NamedTuple):
+    """What is wrong, and where."""
+
+    steps: list[Any]
+    error: SerializationError
+
+    def told(self, where: str) -> SerializationError:
+        """An error that says both; ``where`` is the name of the whole."""
+        said = SerializationError(f"{where}{''.join(map(_shown_step, self.steps))}: {self.error}")
+        said.__cause__ = self.error.__cause__
+        return said
+
+
+class TooDeepError(SerializationError):
+    """Not one thing in the value is the trouble, but how deep it is nested, or that it contains itself."""
+
+
+class _Tagged(NamedTuple):
+    """An extension type that wasn't decoded."""
+
+    tag: int
+    payload: bytes
+
+
+class _Key(NamedTuple):
+    """The step to a key itself, instead of its value."""
+
+    key: Any
+
+
+_DEEP_ENOUGH = 2_000  # levels to go down in search of a reference to itself
+
+
+def of_writing(codec: Codec, value: Any, error: SerializationError) -> Found:
+    """The first thing in a value that can't be written, given the error of the whole."""
+    steps: list[Any] = []
+    around = {id(value)}
+    while len(around) < _DEEP_ENOUGH:
+        failing = _first((step, item, _refused(codec, item)) for step, item in _inside(codec, value))
+        if failing is None:
+            break
+        step, item, found = failing
+        steps.append(step)
+        if id(item) in around:
+            return Found(steps, SerializationError("refers to itself; such a value can't be stored"))
+        around.add(id(item))
+        value, error = item, found
+    return Found([] if isinstance(error, TooDeepError) else steps, error)
+
+
+def of_reading(codec: Codec, stored: bytes, error: SerializationError) -> Found:
+    """The first thing in stored bytes that can't be read, given the error of the whole."""
+    steps: list[Any] = []
+    try:
+        part = unpackb(stored, ext_hook=_Tagged)
+    except ValueError:
+        return Found(steps, error)
+    while True:
+        inside = _inside_tagged(part) if isinstance(part, _Tagged) else _steps(part)
+        failing = _first((step, item, _unreadable(codec, item)) for step, item in inside)
+        if failing is None:
+            return Found(steps, error)
+        step, part, error = failing
+        steps.append(step)
+
+
+def _first(
+    tried: Iterable[tuple[Any, Any, SerializationError | None]],
+) -> tuple[Any, Any, SerializationError] | None:
+    return next(((step, item, error) for step, item, error in tried if error is not None), None)
+
+
+def _refused(codec: Codec, value: Any) -> SerializationError | None:
+    try:
+        codec.pack(value)
+    except SerializationError as error:
+        return error
+    return None
+
+
+def _unreadable(codec: Codec, part: Any) -> SerializationError | None:
+    todo = [part]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, _Tagged):
+            try:
+                codec.value_of(*item)
+            except SerializationError as error:
+                return error
+        else:
+            todo.extend(inner for _, inner in _steps(item))
+    return None
+
+
+def _inside(codec: Codec, value: Any) -> Iterable[tuple[Any, Any]]:
+    """What a value is made of, each with the step that leads to it."""
+    cls = type(value)
+    if cls is list or cls in tags.SEQUENCES or cls in tags.MAPPINGS:
+        return _steps(value)
+    entry = codec.registry.for_class(cls)
+    if entry is None:
+        return ()
+    try:
+        return entry.shape.fields(value).items()
+    except Exception:  # noqa: BLE001  # users' code; what it raises is told when the object itself is tried
+        return ()
+
+
+def _inside_tagged(part: _Tagged) -> Iterator[tuple[Any, Any]]:
+    """What stands inside an extension type whose payload is a value, as far as there are names for it."""
+    try:
+        content = unpackb(part.payload, ext_hook=_Tagged)
+    except ValueError:
+        return
+    match part.tag, content:
+        case (tags.OBJECT, [str(), [dict(fields), *_]]):
+            yield from _steps(fields)
+        case (tags.TUPLE, list(items)):
+            yield from _steps(items)
+        case (tags.MAPPING, list(flat)):
+            yield from zip(flat[::2], flat[1::2], strict=False)
+        case _:
+            pass
+
+
+def _steps(value: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(value, dict):
+        for key, item in cast("dict[Any, Any]", value).items():
+            if type(key) is not str:
+                yield (_Key(key), key)
+            yield (key, item)
+    elif type(value) is list or type(value) in tags.SEQUENCES:
+        yield from enumerate(value)
+
+
+def _shown_step(step: Any) -> str:
+    if isinstance(step, _Key):
+        return f".key({_shown(step.key)})"
+    if type(step) is str and step.isidentifier():
+        return f".{step}"
+    return f"[{_shown(step)}]"
+
+
+_shown = reprlib.Repr().repr

@@ -1,0 +1,1 @@
+"""What tests of graphs and of savers use. Shipped to users; nothing in Juncture imports it."""
