@@ -26,15 +26,19 @@ A checkpoint stands in a saver as columns, a header, and parts (`juncture.savers
     joins     {join: [source, …]}         partly filled, and who arrived
     deferred  [node, …]                   triggered, and waiting for the end
     touched   [key, …]                    see `State`
-    passed    [name, …]                   see `State`
+    paused_after  [node, …]               see `State`
 
-*The body* is what the parts amount to: an array of two or five values,
+*The body* is what the parts amount to: ``[1, values]`` or ``[1, values, more]``, where ``values`` is a dict by state
+key, and ``more`` a dict with those of these entries that aren't empty:
 
-    [1, values]  or  [1, values, cells, [argument of each send, …], [[key, write], …]]
+    cells     {key: stored}                       of channels that store something else than they show
+    sends     [argument, …]                       one for each of the header's
+    written   [[key, write], …]                   see `State`
+    carried   [[task, kind, name, content], …]    see `State`; records
 
-where ``values`` and ``cells`` are dicts by state key, and the last is ``State.written``. In version 1 a body is
-whole and is the one part of its checkpoint, with the checkpoint's id as its own. A later version may store a body as
-changes to parts of earlier checkpoints: a part then says what it is by its first element, which is its version.
+In version 1 a body is whole and is the one part of its checkpoint, with the checkpoint's id as its own. A later
+version may store a body as changes to parts of earlier checkpoints: a part then says what it is by its first element,
+which is its version.
 
 *A record's content* is the value ``[1, content]``; what the content is, `TaskRecord` says by kind.
 
@@ -42,7 +46,7 @@ When it can be read
 -------------------
 1. Header, body and each record say their version first. One that is newer than 1 is refused with
    `SerializationError`, naming both versions: nothing of it is guessed.
-2. A header's entry that isn't listed above is ignored. So a later Juncture may add what an older one can do without;
+2. An entry of the header or of ``more`` that isn't listed above is ignored. So a later Juncture may add what an older one can do without;
    what it can't do without raises the version. A checkpoint is never rewritten, so nothing is lost by ignoring.
 3. Everything else that differs from the above is an error: a missing version, a wrong type, a tail.
 
@@ -107,8 +111,8 @@ def header_bytes(codec: Codec, state: State) -> bytes:
         header["deferred"] = list(state.deferred)
     if state.touched:
         header["touched"] = list(state.touched)
-    if state.passed:
-        header["passed"] = list(state.passed)
+    if state.paused_after:
+        header["paused_after"] = list(state.paused_after)
     return codec.encode(header, "the names in the checkpoint")
 
 
@@ -123,24 +127,30 @@ def body_bytes(codec: Codec, state: State, untracked: Collection[str] = _NOTHING
     Raises:
         SerializationError: A value can't be stored exactly. Says which, with the key as its attribute.
     """
-    values, cells, written = state.values, state.cells, state.written
-    if untracked:
-        values = {key: value for key, value in values.items() if key not in untracked}
-        cells = {key: value for key, value in cells.items() if key not in untracked}
-        written = tuple(write for write in written if write[0] not in untracked)
-    if cells or state.sends or written:
-        arguments = [send.arg for send in state.sends]
-        body = [VERSION, values, cells, arguments, [[key, value] for key, value in written]]
-    else:
-        body = [VERSION, values]
+    values = _tracked(state.values, untracked)
+    more: dict[str, Any] = {}
+    if state.cells:
+        more["cells"] = _tracked(state.cells, untracked)
+    if state.sends:
+        more["sends"] = [send.arg for send in state.sends]
+    if state.written:
+        more["written"] = [[key, value] for key, value in state.written if key not in untracked]
+    if state.carried:
+        more["carried"] = [[r.task_id, r.kind, r.name, _content(r, untracked)] for r in state.carried]
     try:
-        return codec.pack(body)
+        return codec.pack([VERSION, values, more] if more else [VERSION, values])
     except SerializationError as error:
-        _try_each(codec, [*values.items(), *cells.items()])
+        _try_each(codec, [*values.items(), *more.get("cells", {}).items()])
         for send in state.sends:
             codec.encode(send.arg, f"the argument of the Send to {send.node!r}")
-        _try_each(codec, written)
+        _try_each(codec, more.get("written", ()), "written to ")
+        for record in state.carried:
+            record_bytes(codec, record, untracked)
         raise SerializationError(f"state: {error}") from error  # all of it together: how deep it is
+
+
+def _tracked(values: dict[str, Any], untracked: Collection[str]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key not in untracked} if untracked else values
 
 
 def _try_each(codec: Codec, values: Iterable[tuple[str, Any]], what: str = "") -> None:
@@ -160,10 +170,7 @@ def record_bytes(codec: Codec, record: TaskRecord, untracked: Collection[str] = 
     Raises:
         SerializationError: Something in its content can't be stored exactly.
     """
-    content = record.content
-    if untracked and record.kind == "done":
-        writes, *routes = content
-        content = ([write for write in writes if write[0] not in untracked], *routes)
+    content = _content(record, untracked)
     try:
         stored = codec.pack([VERSION, content])
     except SerializationError as error:
@@ -172,6 +179,14 @@ def record_bytes(codec: Codec, record: TaskRecord, untracked: Collection[str] = 
         codec.encode(content, _record_name(record))
         raise SerializationError(f"{_record_name(record)}: {error}") from error  # all of it together
     return StoredRecord(record.task_id, record.kind, record.name, stored)
+
+
+def _content(record: TaskRecord, untracked: Collection[str]) -> Any:
+    """The content of a record, without writes to keys that aren't saved."""
+    if not untracked or record.kind != "done":
+        return record.content
+    writes, *routes = record.content
+    return ([write for write in writes if write[0] not in untracked], *routes)
 
 
 def _record_name(record: TaskRecord | StoredRecord) -> str:
@@ -202,30 +217,25 @@ def saved_checkpoint(codec: Codec, loaded: LoadedCheckpoint) -> Saved:
 
 def _state(codec: Codec, step: int, header_stored: bytes, payloads: list[bytes | None]) -> State:
     header = _header(codec, header_stored)
-    values, cells, arguments, written = _body(codec, payloads)
-    targets = cast("list[list[Any]]", header.get("sends", []))
+    values, more = _body(codec, payloads)
+    targets, arguments = header.get("sends", []), more.get("sends", [])
     if len(targets) != len(arguments):
         raise SerializationError(
             f"the checkpoint names {len(targets)} sends, but has {len(arguments)} arguments"
         )
-    names = {
-        name: tuple(cast("list[str]", header.get(name, [])))
-        for name in ("due", "deferred", "touched", "passed")
-    }
+    each = zip(targets, arguments, strict=True)
     return State(
         step=step,
         values=values,
-        cells=cells,
-        sends=tuple(
-            Send(node, argument, timeout=timeout)
-            for (node, timeout), argument in zip(targets, arguments, strict=True)
-        ),
-        joins={
-            join: tuple(arrived)
-            for join, arrived in cast("dict[str, list[str]]", header.get("joins", {})).items()
-        },
-        written=tuple((key, value) for key, value in written),
-        **names,
+        cells=more.get("cells", {}),
+        due=tuple(header.get("due", ())),
+        sends=tuple([Send(node, argument, timeout=timeout) for (node, timeout), argument in each]),
+        joins={join: tuple(arrived) for join, arrived in header.get("joins", {}).items()},
+        deferred=tuple(header.get("deferred", ())),
+        written=tuple([(key, value) for key, value in more.get("written", ())]),
+        touched=tuple(header.get("touched", ())),
+        paused_after=tuple(header.get("paused_after", ())),
+        carried=tuple([TaskRecord(*fields) for fields in more.get("carried", ())]),
     )
 
 
@@ -238,25 +248,24 @@ def _header(codec: Codec, stored: bytes) -> dict[str, Any]:
             raise SerializationError("the checkpoint's header isn't one: it says no version")
 
 
-def _body(
-    codec: Codec, payloads: list[bytes | None]
-) -> tuple[dict[str, Any], dict[str, Any], list[Any], list[Any]]:
-    if len(payloads) != 1 or payloads[0] is None:
+def _body(codec: Codec, payloads: list[bytes | None]) -> tuple[dict[str, Any], dict[str, Any]]:
+    payload = payloads[0] if len(payloads) == 1 else None
+    if payload is None:
         raise SerializationError(
             f"version {VERSION} keeps a checkpoint's values in one part; this one has {len(payloads)}"
         )
     try:
-        body = codec.unpack(payloads[0])
+        body = codec.unpack(payload)
     except SerializationError as error:
-        told = _by_key(codec, payloads[0], error)
+        told = _by_key(codec, payload, error)
         raise told from told.__cause__
     match body:
         case [int(version), *_] if version != VERSION:
             _check_version(version)
         case [int(), dict(values)]:
-            return values, {}, [], []
-        case [int(), dict(values), dict(cells), list(arguments), list(written)]:
-            return values, cells, arguments, written
+            return values, {}
+        case [int(), dict(values), dict(more)]:
+            return values, more
         case _:
             pass
     raise SerializationError("the checkpoint's values aren't what their version says they are")
@@ -266,13 +275,13 @@ def _by_key(codec: Codec, payload: bytes, error: SerializationError) -> Serializ
     """The error in terms of the state, with the key as its attribute."""
     found = places.of_reading(codec, payload, error)
     match found.steps:
-        case [1 | 2, str(key), *_]:
-            told = found._replace(steps=found.steps[1:]).told("state")
+        case [1, str(key), *_] | [2, "cells", str(key), *_]:
+            told = found._replace(steps=found.steps[found.steps.index(key) :]).told("state")
             told.key = key
-        case [3, int(place), *inside]:
-            told = found._replace(steps=inside).told(f"the argument of send {place}")
-        case [4, int(), 1, *inside]:
-            told = found._replace(steps=inside).told("a write for the parent graph")
+        case [2, str(name), *inside]:
+            told = found._replace(steps=inside).told(f"the checkpoint's {name}")
+        case [5, int(), 3, *inside]:
+            told = found._replace(steps=inside).told("what is saved about a task")
         case _:
             told = found.told("the checkpoint's values")
     return told

@@ -47,8 +47,8 @@ class ThreadLog:
 
     Args:
         saver: Where they are kept. Not closed here.
-        codec: Knows the classes of the graph's schemas, and of those of its nested graphs.
         thread_id: The thread.
+        codec: Knows the classes of the graph's schemas, and of those of its nested graphs.
         run_id: The run that is noted in what it saves.
         untracked: Keys that are never saved, in any namespace.
         clock: Nanoseconds since the epoch.
@@ -60,8 +60,8 @@ class ThreadLog:
     def __init__(
         self,
         saver: Saver,
-        codec: Codec,
         thread_id: str,
+        codec: Codec,
         *,
         run_id: str = "",
         untracked: Collection[str] = frozenset(),
@@ -126,7 +126,7 @@ class ThreadLog:
     # ── save ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def save(
-        self, namespace: Namespace, state: State, *, source: str = "loop", records: Sequence[TaskRecord] = ()
+        self, namespace: Namespace, state: State, source: str = "loop", records: Sequence[TaskRecord] = ()
     ) -> str:
         """Saves a state as the new head of a namespace, together with the last records of the step that made it.
 
@@ -134,7 +134,8 @@ class ThreadLog:
             namespace: Loaded before by this run; if it wasn't, it must be new.
             state: Isn't referred to afterwards.
             source: ``input``, ``loop``, ``update``, ``fork`` or ``command``.
-            records: Stand beside the head until now. Empty right after going back to an older checkpoint.
+            records: About the tasks of the step that made the state; they stand beside the head until now. None right
+                after going back to an older checkpoint.
 
         Returns:
             The id of the checkpoint.
@@ -154,7 +155,7 @@ class ThreadLog:
         return stored.checkpoint_id
 
     async def asave(
-        self, namespace: Namespace, state: State, *, source: str = "loop", records: Sequence[TaskRecord] = ()
+        self, namespace: Namespace, state: State, source: str = "loop", records: Sequence[TaskRecord] = ()
     ) -> str:
         """As `save`. The state and the records are encoded before anything is awaited."""
         point, stored = self._begun(namespace, state, source)
