@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 from pydantic import BaseModel, ConfigDict, PydanticUserError, RootModel, TypeAdapter, ValidationError
 from pydantic.dataclasses import rebuild_dataclass
-from pydantic_core import PydanticUndefined
+from pydantic_core import PydanticUndefined, SchemaError
 
 from juncture.engine.values import ATOMS, CONTAINERS, copied
 from juncture.errors import GraphBuildError
@@ -332,7 +332,7 @@ def adapter(where: str, annotation: Any, config: Mapping[str, Any]) -> Validate:
             if error.code != "type-adapter-config-unused":
                 raise
             return TypeAdapter(annotation).validate_python  # its class has a config of its own
-    except (PydanticUserError, TypeError, NameError) as error:
+    except (PydanticUserError, SchemaError, TypeError, NameError) as error:
         raise GraphBuildError(
             f"pydantic can't validate {where} ({annotation!r}): {error}. "
             "Annotate it with a type that pydantic knows, or leave validate out",
