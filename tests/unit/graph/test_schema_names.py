@@ -5,12 +5,21 @@ from __future__ import annotations
 import functools
 import operator
 from dataclasses import InitVar, dataclass, field
-from typing import Annotated, Any, ClassVar, Generic, Literal, Optional, TypedDict, TypeVar
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    NotRequired,
+    Required,
+    TypedDict,
+    TypeVar,
+)
 
 import msgspec
 import pydantic
 import pytest
-from typing_extensions import NotRequired, Required
 
 from juncture.channels.last_value import LastValue
 from juncture.channels.reduced import BinaryOperatorAggregate
@@ -66,39 +75,39 @@ def local_types():
         return new
 
     class Types:
-        class typed(TypedDict):
+        class Typed(TypedDict):
             a: Local
             b: Annotated[list[Local], operator.add]
-            c: Optional[dict[str, Local.Inner]]
+            c: dict[str, Local.Inner] | None
             d: Local | None
-            e: None | Local
+            e: Local | None
             f: Annotated[Local, operator.or_]
             g: Required[Literal["Local"]]
             h: NotRequired[int]
             i: Local[int]()
 
-        class reduced(TypedDict):
+        class Reduced(TypedDict):
             ok: int
             bad: Annotated[list, reducer]
 
         @dataclass
-        class data:
+        class Dataclass:
             a: Local
             b: InitVar[Local]
             c: ClassVar[Local]
             d: Annotated[list[Local], operator.add]
 
-        class struct(msgspec.Struct):
+        class Struct(msgspec.Struct):
             a: Local
 
-        class itself(TypedDict):
-            a: Annotated[list[itself], operator.add]
+        class Itself(TypedDict):
+            a: Annotated[list[Itself], operator.add]  # noqa: F821 - itself
 
     return Types
 
 
 def test_names_that_cant_be_found_dont_matter_where_nothing_needs_them():
-    fields = read_schema(local_types().typed).fields
+    fields = read_schema(local_types().Typed).fields
     assert list(fields) == list("abcdefghi")
     assert fields["b"].channel == BinaryOperatorAggregate(Any, operator.add)
     assert fields["f"].channel == BinaryOperatorAggregate(Any, operator.or_)
@@ -106,29 +115,29 @@ def test_names_that_cant_be_found_dont_matter_where_nothing_needs_them():
         assert (fields[name].base, fields[name].channel) == (Any, LastValue(Any)), name
     assert fields["g"].base == Literal["Local"]
     assert (fields["h"].base, fields["h"].required) == (int, False)
-    fields = read_schema(local_types().data).fields
+    fields = read_schema(local_types().Dataclass).fields
     assert {n: f.base for n, f in fields.items()} == {"a": Any, "b": Any, "d": Any}
 
 
 def test_a_reducer_that_cant_be_found_is_refused():
-    with pytest.raises(GraphBuildError, match=r"reduced\.bad uses 'reducer', which can't be found") as caught:
-        read_schema(local_types().reduced)
+    with pytest.raises(GraphBuildError, match=r"Reduced\.bad uses 'reducer', which can't be found") as caught:
+        read_schema(local_types().Reduced)
     assert caught.value.key == "bad"
 
 
-@pytest.mark.parametrize("name", ["typed", "data", "struct"])
+@pytest.mark.parametrize("name", ["Typed", "Dataclass", "Struct"])
 def test_names_that_cant_be_found_are_refused_where_values_are_validated(name):
     with pytest.raises(GraphBuildError, match=rf"{name}\.a uses 'Local', which can't be found"):
         read_schema(getattr(local_types(), name), validate=True)
 
 
 def test_a_struct_that_isnt_validated_needs_no_names():
-    assert read_schema(local_types().struct, strict=False).fields["a"].base is Any
+    assert read_schema(local_types().Struct, strict=False).fields["a"].base is Any
 
 
 def test_a_class_may_name_itself():
-    field = read_schema(local_types().itself).fields["a"]
-    assert field.base.__args__[0].__name__ == "itself"
+    field = read_schema(local_types().Itself).fields["a"]
+    assert field.base.__args__[0].__name__ == "Itself"
 
 
 def test_an_unfinished_model_is_refused():
@@ -141,22 +150,21 @@ def test_an_unfinished_model_is_refused():
             read_schema(Unfinished, strict=strict)
 
 
+class Waiting(pydantic.BaseModel):
+    later: list[DefinedBelow]
+
+
+class DefinedBelow(pydantic.BaseModel):
+    x: int
+
+
 def test_a_model_is_finished_when_its_names_are_there():
-    class Waiting(pydantic.BaseModel):
-        later: list[DefinedBelow]
-
-    global DefinedBelow
-
-    class DefinedBelow(pydantic.BaseModel):
-        x: int
-
-    schema = read_schema(Waiting)
-    assert schema.validator("later")([{"x": "1"}]) == [DefinedBelow(x=1)]
+    assert read_schema(Waiting).validator("later")([{"x": "1"}]) == [DefinedBelow(x=1)]
 
 
 def test_text_that_is_no_expression_is_refused_where_it_is_needed():
     class Typo(TypedDict):
-        a: "list[int"  # noqa: F722, UP037
+        a: "list[int"  # noqa: F722
 
     Typo.__annotations__["a"] = "list[int"
     assert read_schema(Typo).fields["a"].base is Any

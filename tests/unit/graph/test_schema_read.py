@@ -15,7 +15,8 @@ from typing import (
     Literal,
     NamedTuple,
     NewType,
-    Optional,
+    NotRequired,
+    Required,
     TypedDict,
     TypeVar,
 )
@@ -24,7 +25,7 @@ import msgspec
 import pydantic
 import pytest
 import typing_extensions
-from typing_extensions import NotRequired, ReadOnly, Required, TypeAliasType
+from typing_extensions import ReadOnly, TypeAliasType
 
 from juncture.channels.ephemeral import EphemeralValue
 from juncture.channels.last_value import LastValue
@@ -258,8 +259,11 @@ def test_generic_models():
 )
 def test_constraints_and_validators_dont_hide_a_reducer(annotation):
     model = pydantic.create_model("Made", items=(annotation, pydantic.Field(min_length=1)))
-    typed = TypedDict("typed", {"items": annotation})
-    for tp in (model, typed):
+
+    class State(TypedDict):
+        items: annotation
+
+    for tp in (model, State):
         assert read_schema(tp).fields["items"].channel == BinaryOperatorAggregate(list[int], operator.add)
 
 
@@ -267,7 +271,7 @@ def test_root_models_are_refused():
     class Many(pydantic.RootModel[list[int]]):
         pass
 
-    with pytest.raises(GraphBuildError, match="Many is a RootModel.*Give its root type"):
+    with pytest.raises(GraphBuildError, match=r"Many is a RootModel.*Give its root type"):
         read_schema(Many)
 
 
@@ -315,7 +319,7 @@ Alias = TypeAliasType("Alias", Annotated[list[int], operator.add])
         (list[int], list[int], "list[int]"),
         (Colour, Colour, "Colour"),
         (Untyped, Untyped, "Untyped"),
-        (Optional[int], Optional[int], "typing.Optional[int]"),
+        (int | None, int | None, "int | None"),
         (Literal["a"], Literal["a"], "typing.Literal['a']"),
         (Any, Any, "Any"),
         (Annotated[int, "doc"], int, "typing.Annotated[int, 'doc']"),
@@ -361,7 +365,7 @@ def test_no_schema_is_an_open_state():
 
 @pytest.mark.parametrize("bad", ["State", 3, [int], NewType("UserId", int), TypeVar("T")])
 def test_what_is_no_type_is_refused_or_warned_about(bad):
-    with pytest.raises(GraphBuildError, match="Invalid state_schema: .* Expected a type or Annotated"):
+    with pytest.raises(GraphBuildError, match=r"Invalid state_schema: .* Expected a type or Annotated"):
         read_schema(bad)
     with pytest.warns(UserWarning, match="Invalid state_schema"):
         schema = read_schema(bad, strict=False)
