@@ -25,7 +25,7 @@ from juncture.channels.hints import bare
 from juncture.channels.last_value import LastValue
 from juncture.engine.values import ATOMS, CONTAINERS, copied
 from juncture.errors import GraphBuildError
-from juncture.graph.schema_hints import unqualified, unresolved_name
+from juncture.graph.schema_hints import known_part, unqualified, unresolved_name
 from juncture.types import MISSING, ROOT
 
 Kind: TypeAlias = Literal["typed_dict", "dataclass", "pydantic", "msgspec", "root", "open"]
@@ -53,7 +53,7 @@ class Field:
     annotation: Any
     """As written, resolved, without ``Required`` and the like."""
     base: Any
-    """The annotation without what is annotated on it; `Any` where its name can't be found."""
+    """The annotation without what is annotated on it; the part of it that is known where names can't be found."""
     channel: Channel
     """How the key is stored and merged: a last value unless the annotation says otherwise."""
     managed: Any = None
@@ -85,8 +85,7 @@ def field_of(
     base, extras = bare(annotation)
     for extra in extras:
         refuse_unresolved(owner, name, extra)
-    if unresolved_name(base) is not None:
-        base = Any
+    base = known_part(base)
     # What validates a value says nothing about its channel, so it may stand before or after the reducer.
     telling = [extra for extra in extras if not validates(extra)]
     try:

@@ -13,7 +13,7 @@ Checked with pydantic 2.14; the tests of `schema_pydantic` fail if another versi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
@@ -71,7 +71,7 @@ class Core:
     @property
     def checks_model(self) -> bool:
         """Whether something is left to check once all fields are valid."""
-        return bool(self.outer or self.inner) or any(map(_takes_info, self.fields.values()))
+        return bool(self.outer or self.inner) or any(map(_may_look_around, self.fields.values()))
 
     @property
     def runs_before(self) -> bool:
@@ -84,7 +84,7 @@ class Core:
         A value whose validators ask for other fields is given back as it is; `model_check` validates it.
         """
         node = self.fields[name]
-        if not _takes_info(node):
+        if not _may_look_around(node):
             return self._one_field(name, node)
         alone = self._one_field(name, _without_others(node))
 
@@ -112,11 +112,14 @@ class Core:
 
         return self._compiled(self._whole(self.fields, enter))
 
-    def model_check(self, assemble: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]], Any]:
+    def model_check(
+        self, assemble: Callable[[dict[str, Any]], Any], absent: Collection[str] = ()
+    ) -> Callable[[dict[str, Any]], Any]:
         """Runs the validators of the whole model on values that are valid each by itself, and gives the instance.
 
         Args:
             assemble: Makes an instance from given values; absent ones get their defaults.
+            absent: Fields that are never given, and aren't missed though the class requires them.
         """
 
         def enter(value: Any, fields: Callable[[Any], Any]) -> Any:
@@ -125,7 +128,10 @@ class Core:
             values, _, names = fields(value)
             return assemble({name: values[name] for name in self.fields if name in names})
 
-        kept = {name: node if _takes_info(node) else _unchecked(node) for name, node in self.fields.items()}
+        kept = {
+            name: node if _may_look_around(node) else _unchecked(node) for name, node in self.fields.items()
+        }
+        kept |= {name: {"type": "default", "schema": _ANY, "default": None} for name in absent}
         return self._compiled(self._whole(kept, enter))
 
     def _one_field(self, name: str, node: Node) -> Validate:
@@ -213,12 +219,12 @@ def _wrapped(layers: list[Node], node: Node) -> Node:
     return node
 
 
-def _takes_info(node: Node) -> bool:
+def _may_look_around(node: Node) -> bool:
     """Whether a field has a validator that is given ``info``, and so can look at other fields."""
     function = node.get("function")
     if isinstance(function, dict) and cast("Node", function)["type"] == "with-info":
         return True
-    return isinstance(node.get("schema"), dict) and _takes_info(node["schema"])
+    return isinstance(node.get("schema"), dict) and _may_look_around(node["schema"])
 
 
 def _without_others(node: Node) -> Node:

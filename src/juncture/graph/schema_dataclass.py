@@ -40,7 +40,7 @@ def key_hints(tp: Any, cls: type) -> dict[str, Any]:
     """The annotations of a dataclass's keys by name: fields and ``InitVar``s, in the order of the constructor."""
     hints = generic_hints(tp)
     keys: dict[str, Any] = {}
-    for name in cast("dict[str, Any]", getattr(cls, "__dataclass_fields__")):  # noqa: B009 - not in type's stub
+    for name in _declared(cls):
         hint = hints.get(name, Any)
         plain = bare(hint)[0]
         if plain is not ClassVar and get_origin(plain) is not ClassVar:
@@ -48,8 +48,13 @@ def key_hints(tp: Any, cls: type) -> dict[str, Any]:
     return keys
 
 
+def _declared(cls: Any) -> dict[str, dataclasses.Field[Any]]:
+    """Its fields and those that only its constructor or its class have, which `dataclasses.fields` leaves out."""
+    return cls.__dataclass_fields__
+
+
 def _fields(tp: Any, cls: type, *, lenient: bool) -> list[Field]:
-    declared = cast("dict[str, dataclasses.Field[Any]]", getattr(cls, "__dataclass_fields__"))  # noqa: B009
+    declared = _declared(cls)
     fields: list[Field] = []
     for name, hint in key_hints(tp, cls).items():
         field = declared[name]

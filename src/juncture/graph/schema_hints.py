@@ -17,7 +17,7 @@ import typing
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from types import FunctionType
+from types import FunctionType, UnionType
 from typing import Annotated, Any, ForwardRef, Literal, TypeVar, cast, get_args, get_origin
 
 import typing_extensions
@@ -52,9 +52,6 @@ class Unresolved:
     def __call__(self, *_: object) -> Unresolved:
         """Itself: typing takes only what can be called for a type."""
         return self
-
-    def __repr__(self) -> str:
-        return f"<{self.name} can't be found>"
 
 
 class _Names(dict[str, Any]):
@@ -190,9 +187,19 @@ def unresolved_name(annotation: Any) -> str | None:
         return None
     for part in get_args(annotation):  # of Annotated: the type, and what is annotated on it
         for each in cast("list[Any]", part) if isinstance(part, list) else (part,):
-            if (name := unresolved_name(each)) is not None:
+            # Builtin generics keep text as it is: list["Local"].
+            name = each if isinstance(each, str) else unresolved_name(each)
+            if name is not None and (not isinstance(each, str) or get_origin(annotation) is not Annotated):
                 return name
     return None
+
+
+def known_part(annotation: Any) -> Any:
+    """A type that is good enough to tell what is stored: without arguments, or `Any`, if a name can't be found."""
+    if unresolved_name(annotation) is None:
+        return annotation
+    origin = get_origin(annotation)
+    return origin if isinstance(origin, type) and origin is not UnionType else Any
 
 
 def first_parameter(function: Callable[..., Any]) -> Any:

@@ -143,10 +143,10 @@ def read_model(cls: type[BaseModel], *, strict: bool, validates: bool) -> ModelS
     schema = ModelSchema(cls, "pydantic", name, fields, cls)
     schema.read_from_dict()
     schema.reworks = (
-        not strict or cls.__pydantic_post_init__ is not None or any(map(_reads_others, _infos(cls)))
+        not strict or cls.__pydantic_post_init__ is not None or any(map(_reads_others, _declarations(cls)))
     )
     put = _putting(cls)
-    aliased = any(i.alias is not None or i.validation_alias is not None for i in _infos(cls))
+    aliased = any(i.alias is not None or i.validation_alias is not None for i in _declarations(cls))
     if not (strict or validates or aliased):
         schema.build = calling(cls)
         return schema
@@ -158,11 +158,12 @@ def read_model(cls: type[BaseModel], *, strict: bool, validates: bool) -> ModelS
     else:
         schema.build = full if aliased else calling(cls)
     if validates:
-        schema.use_core(core, core.model_check(assemble))
+        managed = [f.name for f in fields.values() if f.managed is not None]
+        schema.use_core(core, core.model_check(assemble, managed))
     return schema
 
 
-def _infos(cls: type[BaseModel]) -> list[FieldInfo]:
+def _declarations(cls: type[BaseModel]) -> list[FieldInfo]:
     return list(cls.model_fields.values())
 
 
@@ -177,38 +178,38 @@ def _refuse_incomplete(cls: Any) -> None:
     )
 
 
-def _annotation(info: FieldInfo) -> Any:
-    return Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
+def _annotation(declared: FieldInfo) -> Any:
+    return Annotated[(declared.annotation, *declared.metadata)] if declared.metadata else declared.annotation
 
 
-def _field(owner: str, name: str, annotation: Any, info: FieldInfo, *, lenient: bool) -> Field:
+def _field(owner: str, name: str, annotation: Any, declared: FieldInfo, *, lenient: bool) -> Field:
     default: Any = MISSING
     factory: Any = MISSING
-    if info.default_factory is not None:
-        factory = MISSING if _reads_others(info) else info.default_factory
-    elif _is_static(info):
-        default = info.default
-    elif info.default is not PydanticUndefined:
-        factory = info.get_default  # which copies it
+    if declared.default_factory is not None:
+        factory = MISSING if _reads_others(declared) else declared.default_factory
+    elif _is_static(declared):
+        default = declared.default
+    elif declared.default is not PydanticUndefined:
+        factory = declared.get_default  # which copies it
     return field_of(
         owner,
         name,
         annotation,
-        required=info.is_required(),
+        required=declared.is_required(),
         default=default,
         default_factory=factory,
         lenient=lenient,
     )
 
 
-def _reads_others(info: FieldInfo) -> bool:
+def _reads_others(declared: FieldInfo) -> bool:
     """Whether its default is made from the values of other fields."""
-    return bool(getattr(info, "default_factory_takes_validated_data", False))
+    return bool(getattr(declared, "default_factory_takes_validated_data", False))
 
 
-def _is_static(info: FieldInfo) -> bool:
+def _is_static(declared: FieldInfo) -> bool:
     """Whether its default is one immutable value, so that instances may share it."""
-    return info.default_factory is None and type(info.default) in ATOMS
+    return declared.default_factory is None and type(declared.default) in ATOMS
 
 
 def _putting(cls: type[BaseModel]) -> Put:
@@ -232,14 +233,14 @@ def _putting(cls: type[BaseModel]) -> Put:
 
 def _assembling(cls: type[BaseModel], put: Put, core: Core) -> Build:
     """Makes an instance from values that are valid. Defaults fill the gaps; required fields may be left out."""
-    infos = cls.model_fields
-    template = {name: info.default if _is_static(info) else MISSING for name, info in infos.items()}
-    made = {
-        name: _default_maker(cls, name, info, core) for name, info in infos.items() if not _is_static(info)
-    }
-    for name, info in infos.items():
-        if _is_static(info) and _validates_default(cls, info):
-            made[name] = _default_maker(cls, name, info, core)
+    template: dict[str, Any] = {}
+    made: dict[str, Build | None] = {}
+    for name, declared in cls.model_fields.items():
+        if _is_static(declared) and not _validates_default(cls, declared):
+            template[name] = declared.default
+        else:
+            template[name] = MISSING  # keeps the place: values are shown in the order of the fields
+            made[name] = _default_maker(cls, name, declared, core)
     dynamic = frozenset(made)
 
     def assemble(values: dict[str, Any]) -> Any:
@@ -256,31 +257,33 @@ def _assembling(cls: type[BaseModel], put: Put, core: Core) -> Build:
     return assemble
 
 
-def _default_maker(cls: type[BaseModel], name: str, info: FieldInfo, core: Core) -> Build | None:
+def _default_maker(cls: type[BaseModel], name: str, declared: FieldInfo, core: Core) -> Build | None:
     """What makes a field's default from the values of the fields before it; None for a required field."""
-    if info.is_required():
+    if declared.is_required():
         return None
-    make = _default_from(info)
-    if not _validates_default(cls, info):
+    make = _default_from(declared)
+    if not _validates_default(cls, declared):
         return make
     validate = core.validator(name)
     return lambda values: validate(make(values))
 
 
-def _default_from(info: FieldInfo) -> Build:
-    if _reads_others(info):
-        factory = cast("Build", info.default_factory)
+def _default_from(declared: FieldInfo) -> Build:
+    if _reads_others(declared):
+        factory = cast("Build", declared.default_factory)
         return lambda values: factory({name: value for name, value in values.items() if value is not MISSING})
-    return lambda _: info.get_default(call_default_factory=True)
+    return lambda _: declared.get_default(call_default_factory=True)
 
 
-def _validates_default(cls: type[BaseModel], info: FieldInfo) -> bool:
-    own = info.validate_default
-    return bool(cls.model_config.get("validate_default") if own is None else own) and not info.is_required()
+def _validates_default(cls: type[BaseModel], declared: FieldInfo) -> bool:
+    own = declared.validate_default
+    return (
+        bool(cls.model_config.get("validate_default") if own is None else own) and not declared.is_required()
+    )
 
 
 def _trusting(cls: type[BaseModel], assemble: Build, full: Build) -> Build:
-    required = frozenset(name for name, info in cls.model_fields.items() if info.is_required())
+    required = frozenset(name for name, declared in cls.model_fields.items() if declared.is_required())
 
     def build(values: dict[str, Any]) -> Any:
         # Without a required field the model's own error is due, unless a validator supplies it.
@@ -298,13 +301,15 @@ def read_pydantic_dataclass(tp: Any, cls: Any, *, strict: bool, validates: bool)
     if not cls.__pydantic_complete__:
         rebuild_dataclass(cls, raise_errors=False)
         _refuse_incomplete(cls)
-    infos: dict[str, FieldInfo] = cls.__pydantic_fields__
+    declarations: dict[str, FieldInfo] = cls.__pydantic_fields__
     hints = key_hints(tp, cls)
-    fields = {n: _field(cls.__name__, n, hint, infos[n], lenient=not strict) for n, hint in hints.items()}
+    fields = {
+        n: _field(cls.__name__, n, hint, declarations[n], lenient=not strict) for n, hint in hints.items()
+    }
     schema = PydanticSchema(tp, "dataclass", cls.__name__, fields, cls)
-    schema.readable = tuple(f for f in schema.readable if not getattr(infos[f.name], "init_var", None))
+    schema.readable = tuple(f for f in schema.readable if not getattr(declarations[f.name], "init_var", None))
     schema.reworks = True
-    aliases = {n: i.validation_alias or i.alias for n, i in infos.items()}
+    aliases = {n: i.validation_alias or i.alias for n, i in declarations.items()}
     aliases = {n: alias for n, alias in aliases.items() if isinstance(alias, str)}
     build = schema.build = _renaming(cls, aliases) if aliases else calling(cls)
     if validates:

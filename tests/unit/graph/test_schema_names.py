@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 from dataclasses import InitVar, dataclass, field
 from typing import (
@@ -101,7 +102,7 @@ def local_types():
             a: Local
 
         class Itself(TypedDict):
-            a: Annotated[list[Itself], operator.add]  # noqa: F821 - itself
+            a: Annotated[list[Itself], operator.add]  # noqa: F821 - the class itself
 
     return Types
 
@@ -109,14 +110,16 @@ def local_types():
 def test_names_that_cant_be_found_dont_matter_where_nothing_needs_them():
     fields = read_schema(local_types().Typed).fields
     assert list(fields) == list("abcdefghi")
-    assert fields["b"].channel == BinaryOperatorAggregate(Any, operator.add)
+    assert fields["b"].channel == BinaryOperatorAggregate(list, operator.add)
+    assert fields["b"].channel.initial() == []
+    assert fields["c"].base is Any
     assert fields["f"].channel == BinaryOperatorAggregate(Any, operator.or_)
-    for name in "acdei":
+    for name in "adei":
         assert (fields[name].base, fields[name].channel) == (Any, LastValue(Any)), name
     assert fields["g"].base == Literal["Local"]
     assert (fields["h"].base, fields["h"].required) == (int, False)
     fields = read_schema(local_types().Dataclass).fields
-    assert {n: f.base for n, f in fields.items()} == {"a": Any, "b": Any, "d": Any}
+    assert {n: f.base for n, f in fields.items()} == {"a": Any, "b": Any, "d": list}
 
 
 def test_a_reducer_that_cant_be_found_is_refused():
@@ -138,12 +141,13 @@ def test_a_struct_that_isnt_validated_needs_no_names():
 def test_a_class_may_name_itself():
     field = read_schema(local_types().Itself).fields["a"]
     assert field.base.__args__[0].__name__ == "Itself"
+    assert field.channel.initial() == []
 
 
 def test_an_unfinished_model_is_refused():
     class Unfinished(pydantic.BaseModel):
         ok: int
-        later: list[NotYet]  # noqa: F821
+        later: list[NotYet]  # noqa: F821 - can't be found
 
     for strict in (True, False):
         with pytest.raises(GraphBuildError, match=r"Unfinished\.later uses 'NotYet'"):
@@ -162,9 +166,35 @@ def test_a_model_is_finished_when_its_names_are_there():
     assert read_schema(Waiting).validator("later")([{"x": "1"}]) == [DefinedBelow(x=1)]
 
 
+def test_an_unfinished_model_without_a_name_to_blame_is_refused():
+    class Part(pydantic.BaseModel):
+        later: NotYet  # noqa: F821 - can't be found
+
+    class Outer(pydantic.BaseModel):
+        part: Part
+
+    Outer.__annotations__["part"] = Part
+    with pytest.raises(GraphBuildError, match=r"Outer isn't fully defined.*Outer\.model_rebuild"):
+        read_schema(Outer)
+
+
+@pydantic.dataclasses.dataclass
+class WaitingToo:
+    later: list[DefinedLast]
+
+
+class DefinedLast(pydantic.BaseModel):
+    x: int
+
+
+def test_a_pydantic_dataclass_is_finished_when_its_names_are_there():
+    assert not WaitingToo.__pydantic_complete__
+    assert read_schema(WaitingToo).validator("later")([{"x": "1"}]) == [DefinedLast(x=1)]
+
+
 def test_text_that_is_no_expression_is_refused_where_it_is_needed():
     class Typo(TypedDict):
-        a: "list[int"  # noqa: F722
+        a: "list[int"  # noqa: F722 - not an expression
 
     Typo.__annotations__["a"] = "list[int"
     assert read_schema(Typo).fields["a"].base is Any
@@ -176,7 +206,7 @@ def test_text_that_is_no_expression_is_refused_where_it_is_needed():
 
 
 class Node:
-    def method(self, state: Whole, config: Nowhere): ...  # noqa: F821
+    def method(self, state: Whole, config: Nowhere): ...  # noqa: F821 - can't be found
 
     @classmethod
     def of_class(cls, state: Whole): ...
@@ -187,7 +217,7 @@ class Node:
     def __call__(self, state: Data): ...
 
 
-def plain(state: Whole, other: Nowhere) -> Nowhere: ...  # noqa: F821
+def plain(state: Whole, other: Nowhere) -> Nowhere: ...  # noqa: F821 - can't be found
 async def asynchronous(state: Whole): ...
 def generic(state: Generically[int]): ...
 def annotated(state: Annotated[Model, "doc"]): ...
@@ -195,7 +225,7 @@ def second(first, state: Whole): ...
 def of_keyword(*, state: Whole): ...
 def of_nothing(): ...
 def of_many(*states: Whole): ...
-def unknown(state: Nowhere): ...  # noqa: F821
+def unknown(state: Nowhere): ...  # noqa: F821 - can't be found
 def of_dict(state: dict): ...
 def of_list(state: list[int]): ...
 def optional(state: Whole | None): ...
@@ -258,19 +288,31 @@ def test_a_local_type_is_found_if_the_function_uses_it():
         a: int
 
     def uses(state: Local):
-        return Local(a=later)
+        return Local(a=1)
 
     def doesnt(state: Local): ...
 
     assert schema_from_callable(uses) is Local
     assert schema_from_callable(doesnt) is None
+
+
+def test_a_name_that_isnt_assigned_yet_doesnt_hide_the_others():
+    class Local(TypedDict):
+        a: int
+
+    def uses(state: Local):
+        return Local(a=later)
+
+    assert schema_from_callable(uses) is Local
     later = 1
 
 
-def test_a_callable_in_c_with_a_python_signature():
+def test_a_callable_in_c_asks_for_nothing():
     class Lying:
-        __signature__ = None
+        __signature__ = inspect.Signature(
+            [inspect.Parameter("state", inspect.Parameter.POSITIONAL_ONLY, annotation="Whole")]
+        )
+        __call__ = len
 
-    partial = functools.partial(len)
-    assert schema_from_callable(partial) is None
     assert schema_from_callable(Lying()) is None
+    assert schema_from_callable(functools.partial(len)) is None

@@ -16,6 +16,7 @@ from typing import (
     NamedTuple,
     NewType,
     NotRequired,
+    Optional,
     Required,
     TypedDict,
     TypeVar,
@@ -396,6 +397,35 @@ def test_a_reducer_of_one_argument_is_refused_and_its_key_named():
         read_schema(State)
     assert caught.value.key == "items"
     assert "State.items" in caught.value.__notes__[0]
+
+
+def test_forward_references_inside_an_annotation():
+    class State(TypedDict):
+        items: Annotated[list["Nowhere"], operator.add]  # noqa: F821 - can't be found
+        by_name: dict[str, "Nowhere"]  # noqa: F821 - can't be found
+        perhaps: Optional["Nowhere"]  # noqa: F821 - can't be found
+
+    fields = read_schema(State).fields
+    assert fields["items"].channel == BinaryOperatorAggregate(list, operator.add)
+    assert fields["by_name"].base is dict
+    assert fields["perhaps"].base is Any
+    with pytest.raises(GraphBuildError, match=r"State\.items uses 'Nowhere'"):
+        read_schema(State, validate=True)
+
+
+def test_a_final_field_without_a_type():
+    @dataclass
+    class State:
+        a: Final = 3
+
+    assert read_schema(State).fields["a"].base is Any
+
+
+def test_a_class_whose_annotations_are_none_is_one_value():
+    class Weird:
+        __annotations__ = 3
+
+    assert read_schema(Weird).kind == "root"
 
 
 def test_a_named_tuple_and_a_dict_with_annotations_are_read_as_keys():

@@ -18,8 +18,7 @@ def first(old, new):
     return old
 
 
-one = lambda old, new: new  # noqa: E731
-other = lambda old, new: new  # noqa: E731
+one, other = (lambda old, new: new), (lambda old, new: new)
 
 
 def schema(annotation, *, strict=True):

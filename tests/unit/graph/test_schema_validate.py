@@ -5,7 +5,7 @@ import operator
 import subprocess
 import sys
 from dataclasses import InitVar, dataclass
-from typing import Annotated, Any, Generic, Literal, NotRequired, TypedDict, TypeVar
+from typing import Annotated, Any, Generic, Literal, NotRequired, Self, TypedDict, TypeVar
 
 import msgspec
 import pydantic
@@ -131,13 +131,16 @@ def test_a_single_value_is_validated_where_asked():
     assert read_schema(None, validate=True).validator("a") is None
 
 
-def test_an_annotation_that_pydantic_cant_take_is_refused():
+@pytest.mark.parametrize(
+    "annotation", [Annotated[str, Field(pattern="(")], Annotated[int, Field(discriminator="x")], Self]
+)
+def test_an_annotation_that_pydantic_cant_take_is_refused(annotation):
     class Odd(TypedDict):
         fine: int
-        odd: Annotated[str, Field(pattern="(")]
+        odd: annotation
 
     with pytest.raises(
-        GraphBuildError, match=r"(?s)pydantic can't validate Odd\.odd .*Annotate it with a type"
+        GraphBuildError, match=r"(?s)pydantic can't validate Odd\.odd .*Annotate it"
     ) as caught:
         read_schema(Odd, validate=True)
     assert caught.value.key == "odd"
