@@ -1,0 +1,41 @@
+"""What a run must not leave behind: threads, asyncio tasks, and complaints of asyncio's."""
+
+import asyncio
+import gc
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class _Heard(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+@contextmanager
+def nothing_left() -> Iterator[None]:
+    """No thread is there afterwards that wasn't before, and asyncio logged nothing.
+
+    Event loops of a compiled graph live as long as it does; close it inside to have them checked as well.
+    """
+    before = set(threading.enumerate())
+    heard = _Heard()
+    logging.getLogger("asyncio").addHandler(heard)
+    try:
+        yield
+        gc.collect()  # what was never awaited, or destroyed while pending, complains when it is collected
+    finally:
+        logging.getLogger("asyncio").removeHandler(heard)
+    left = [t for t in threading.enumerate() if t not in before and not t.name.startswith("juncture-loop")]
+    assert left == []
+    assert heard.lines == []
+
+
+def no_other_task() -> None:
+    """The calling task is the only one of its event loop."""
+    assert asyncio.all_tasks() == {asyncio.current_task()}
