@@ -14,16 +14,17 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from heapq import heappop, heappush
+from inspect import CORO_CREATED, getcoroutinestate
 from itertools import count
 from threading import Event as Flag, get_ident
-from typing import Any
+from typing import Any, cast
 
 from juncture.drivers.attempt import body, body_async, generate, route_async
 from juncture.drivers.base import BUFFERED_PARTS, Driver
 from juncture.drivers.calls import CallFuture
 from juncture.drivers.place import locate
 from juncture.drivers.pool import Pool
-from juncture.drivers.run import Program, Shared
+from juncture.drivers.run import Part, Program, Shared, part_of
 from juncture.engine.begin import Request
 from juncture.engine.effects import (
     Called,
@@ -46,7 +47,6 @@ from juncture.engine.tables import ASYNC, ASYNC_GENERATOR, ENTRY, GENERATOR, GRA
 from juncture.engine.task import Task
 from juncture.errors import Cancelled, ConfigError
 from juncture.persistence.threads import ThreadLog
-from juncture.types import StreamPart
 
 
 class AsyncDriver(Driver):
@@ -61,12 +61,11 @@ class AsyncDriver(Driver):
         self._owns_pool = pool is None
         self._loop = asyncio.get_running_loop()
         self._thread = get_ident()
-        self._inbox: deque[tuple[Program, Event] | StreamPart] = deque()
+        self._inbox: deque[tuple[Program, Event] | Part] = deque()
         self._waker: asyncio.Future[None] | None = None
         self._wake_coming = False
         self._ticket = count()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._unbegun: set[Task] = set()
         self._pumping: asyncio.Task[None] | None = None
         self._calls: set[CallFuture[Any]] = set()
         self._stopping = False
@@ -76,7 +75,7 @@ class AsyncDriver(Driver):
 
     # ---- driving
 
-    async def drive(self) -> AsyncIterator[StreamPart]:
+    async def drive(self) -> AsyncIterator[Part]:
         """Runs to the end, giving every part as it comes. `ending` is set afterwards.
 
         Closing it early, or cancelling it, stops the run: async nodes are cancelled, running sync nodes are waited for.
@@ -89,6 +88,8 @@ class AsyncDriver(Driver):
                     yield parts.popleft()
                 if not self._room.is_set():
                     self._room.set()
+                if not self._worker_room.is_set():
+                    self._worker_room.set()
         finally:
             await self._shut_down()
 
@@ -101,38 +102,45 @@ class AsyncDriver(Driver):
             await self._shut_down()
 
     async def _step(self) -> None:
+        """Lets programs go on until they wait or something is to be shown, or waits for what lets one go on."""
         if self.ready:
-            program, reply = self.ready.popleft()
-            await self._advance(program, reply)
+            await self._advance(*self.ready.popleft())
         elif self.due:
             self._begin_due()
         else:
-            await self._listen()
+            told = await self._listen()
+            if told is not None:
+                await self._advance(*told)
 
-    async def _listen(self) -> None:
-        """Waits for one arrival and takes it up."""
+    async def _listen(self) -> tuple[Program, Event] | None:
+        """Waits for what arrives, up to the next event or until something is to be shown; whom to tell it."""
         inbox = self._inbox
-        while not inbox:
+        while not inbox and not self.parts:
             if self.timers and self.timers[0][0] <= self._loop.time():
                 _, _, program, task = heappop(self.timers)
                 self.due.append((program, task))
-                return
+                return None
             await self._wait_for_arrival()
-        arrival = inbox.popleft()
         if self.held:
             self.due.extend(self.held)
             self.held.clear()
-        if isinstance(arrival, StreamPart):
-            self.parts.append(self.take(arrival))
-            if not self._worker_room.is_set() and len(inbox) < BUFFERED_PARTS // 2:
-                self._worker_room.set()
-            return
-        program, event = arrival
-        if type(event) is not Called and event.task.node.kind != GRAPH:
-            self.active -= 1
-        told = self.heard(program, event)
-        if told is not None:
-            self.ready.append(told)
+        return self._told()
+
+    def _told(self) -> tuple[Program, Event] | None:
+        """Takes up what has arrived, up to the next event that somebody is to be told; None if there is none."""
+        inbox, parts = self._inbox, self.parts
+        while inbox:
+            arrival = inbox.popleft()
+            if len(arrival) == 6:
+                parts.append(arrival)
+                continue
+            program, event = arrival
+            if type(event) is not Called and event.task.node.kind != GRAPH:
+                self.active -= 1
+            told = self.heard(program, event)
+            if told is not None:
+                return told
+        return None
 
     async def _wait_for_arrival(self) -> None:
         waker = self._waker = self._loop.create_future()
@@ -157,7 +165,7 @@ class AsyncDriver(Driver):
         if self._waker is not None and not self._waker.done():
             self._waker.set_result(None)
 
-    def _post(self, arrival: tuple[Program, Event] | StreamPart) -> None:
+    def _post(self, arrival: tuple[Program, Event] | Part) -> None:
         """Puts something in the inbox, from any thread."""
         self._inbox.append(arrival)
         if get_ident() == self._thread:
@@ -198,8 +206,12 @@ class AsyncDriver(Driver):
                 self.ready.appendleft((program, None))
                 return
             if kind is Wait:
-                return
-            if kind is Start:
+                told = self._told_at_once()
+                if told is None:
+                    return
+                program, reply = told
+                send, log = program.gen.send, program.log
+            elif kind is Start:
                 program.active += 1
                 if effect.delay > 0:
                     heappush(self.timers, (self._loop.time() + effect.delay, next(self._ticket), program, effect.task))
@@ -224,6 +236,13 @@ class AsyncDriver(Driver):
             else:
                 self.warn(effect.text)
 
+    def _told_at_once(self) -> tuple[Program, Any] | None:
+        """Who can go on without waiting, and with what; None if nobody, or if something is to be shown first."""
+        self._begin_due()
+        if self.parts or self.held or self.inside:
+            return None
+        return self.ready.popleft() if self.ready else self._told()
+
     async def _program_ended(self, program: Program, ending: Any) -> None:
         parent, task = program.parent, program.task
         if parent is None or task is None:
@@ -242,7 +261,7 @@ class AsyncDriver(Driver):
     def _runs_here(self, program: Program, task: Task) -> bool:
         node = task.node
         if node.kind == ASYNC:
-            return not program.consumes("custom")
+            return not program.hears
         return node.kind == ENTRY or (node.kind == SYNC and node.inline)
 
     async def _attempt_here(self, program: Program, task: Task) -> Outcome:
@@ -283,20 +302,15 @@ class AsyncDriver(Driver):
         if program.live is None:
             program.live = {}
         self.active += 1
-        context = copy_context()
         if kind in (SYNC, GENERATOR) and not task.node.inline:
             program.live[task] = False
+            context = copy_context()
             self.pool.submit(lambda: self._work(program, task, context))
         else:
-            running = self._loop.create_task(self._own_task(program, task, context), context=context)
-            program.live[task] = running
-            self._unbegun.add(task)
-            self._tasks.add(running)
-            running.add_done_callback(self._tasks.discard)
+            program.live[task] = self._loop.create_task(self._own_task(program, task))
 
-    async def _own_task(self, program: Program, task: Task, context: Context) -> None:
-        """One task, as an asyncio task of its own."""
-        self._unbegun.discard(task)
+    async def _own_task(self, program: Program, task: Task) -> None:
+        """One task, as an asyncio task of its own, which copied the context."""
         try:
             kind = task.node.kind
             if kind in (ASYNC, ASYNC_GENERATOR):
@@ -371,8 +385,7 @@ class AsyncDriver(Driver):
             except StopIteration as end:
                 return end.value
             if emit is not None:
-                part = StreamPart(0, program.namespace, emit.mode, emit.node, emit.data, emit.step, emit.place)
-                self._put_part(program, task, part)
+                self._put_part(program, task, part_of(program, emit))
 
     # ---- the outside
 
@@ -390,25 +403,26 @@ class AsyncDriver(Driver):
         running = live.get(task)
         if isinstance(running, asyncio.Task):
             running.cancel()
-            if task in self._unbegun:  # its coroutine will never run, so it can't say that it ended
-                self._unbegun.discard(task)
-                self._post((program, Stopped(task)))
+            if getcoroutinestate(cast("Coroutine[Any, Any, None]", running.get_coro())) == CORO_CREATED:
+                self._post((program, Stopped(task)))  # its code will never run, so it can't say that it ended
         elif running is False:
             live[task] = True
 
-    def writer_for(self, program: Program, task: Task) -> Callable[[StreamPart], None]:
+    def sender(self, program: Program, task: Task) -> Callable[[Part], None]:
         """On the loop's thread a part is in line at once; from elsewhere it goes through the inbox."""
+        parts, thread = self.parts, self._thread
 
-        def write(part: StreamPart) -> None:
-            if get_ident() == self._thread:
-                self._inbox.append(part)
-                self._wake()
-            else:
+        def send(part: Part) -> None:
+            if get_ident() != thread:
                 self._put_part(program, task, part)
+            else:
+                parts.append(part)
+                if self._waker is not None:
+                    self._wake()
 
-        return write
+        return send
 
-    def _put_part(self, program: Program, task: Task, part: StreamPart) -> None:
+    def _put_part(self, program: Program, task: Task, part: Part) -> None:
         while len(self._inbox) + len(self.parts) >= BUFFERED_PARTS:
             self._worker_room.clear()
             if self._stopping or (program.live or {}).get(task) is True:
@@ -454,11 +468,12 @@ class AsyncDriver(Driver):
         """Steps programs while a body awaited in the run's own task waits."""
         try:
             while self.inside:
-                await self._listen()
+                told = await self._listen()
+                if told is not None:
+                    self.ready.append(told)
                 while self.ready or self.due:
                     if self.ready:
-                        program, reply = self.ready.popleft()
-                        await self._advance(program, reply)
+                        await self._advance(*self.ready.popleft())
                     else:
                         self._begin_due()
         except Exception as error:

@@ -4,8 +4,8 @@ A try has two phases. The body: the node's own code, from a fresh copy of its in
 its routers, which see the state with those writes applied. Both end in an outcome, a value; nothing is raised but
 what must stop the process (`KeyboardInterrupt`, `SystemExit`).
 
-`attempt` and `attempt_async` are the same few lines for the two kinds of functions; what they do before and after the
-call is shared. The caller runs them in a copy of the context, so that nothing that user code sets there leaks.
+`body` and `body_async`, `route` and `route_async` are the same few lines for the two kinds of functions; what they do
+before and after the call is shared. The caller runs them in a copy of the context, so that nothing that user code sets there leaks.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from juncture.channels.managed import ManagedValue
 from juncture.drivers.context import CURRENT, TaskContext
+from juncture.drivers.mutation import check_unchanged, described
 from juncture.engine import streaming
 from juncture.engine.commit import view
 from juncture.engine.effects import Done, Emit, Escaped, Failed, Outcome, Paused, Stopped
@@ -27,24 +28,25 @@ from juncture.engine.tables import ASYNC, ENTRY, LAST, Router
 from juncture.engine.task import Task
 from juncture.engine.values import admitted
 from juncture.errors import Cancelled, InvalidUpdateError, NodeCancelledError, ParentCommand, Pause
-from juncture.types import Command
+from juncture.types import Command, Interrupt
 
 if TYPE_CHECKING:
     from juncture.drivers.run import Program
 
 
-class Try:
-    """The two halves around the call of a node's code."""
+class Try(TaskContext):
+    """What a running body can ask of its run, and the two halves around the call of its code."""
 
-    __slots__ = ("context", "given", "kwargs", "program", "reader", "task")
+    reader: Reader | None = None
+    kwargs: Mapping[str, Any] = {}  # noqa: RUF012 - never changed
+    described: dict[str, Any] | None = None
+    """In debug mode: what the committed values looked like."""
 
     def __init__(self, program: Program, task: Task) -> None:
         """Makes the input and what is injected. Raises what the input's schema raises."""
         self.program = program
         self.task = task
-        self.context = TaskContext(program, task)
-        CURRENT.set(self.context)
-        self.reader: Reader | None = None
+        CURRENT.set(self)
         node = task.node
         if task.send >= 0:
             given = node.project_send(task.argument)
@@ -53,36 +55,41 @@ class Try:
         else:
             given = node.project(task.values)
         self.given = given
-        self.kwargs: dict[str, Any] = self.context.arguments(node.inject) if node.inject else {}
+        if node.inject:
+            self.kwargs = self.arguments(node.inject)
         if node.snapshot is not None:
-            self.reader = self._new_reader(node.snapshot(given, task.values))
+            self.reader = self.new_reader(node.snapshot(given, task.values))
+        if program.tables.debug:
+            self.described = described(task.values)
 
-    def _new_reader(self, before: Any = None) -> Reader:
+    def new_reader(self, before: Any = None) -> Reader:
         return Reader(self.program.tables, self.task.node, self.given, self.task.values, before)
 
     def done(self, result: Any) -> Outcome:
         """The outcome of a body that returned."""
-        if self.context.questions:
-            return Paused(self.task, self.context.questions)
+        if self.questions:
+            return Paused(self.task, self.questions)
         task = self.task
+        if self.described is not None:
+            check_unchanged(task.node.name, self.described, task.values)
         if task.parent is not None:
-            return Done(task, [], result=admitted(result))
+            return Done.of_call(task, admitted(result))
         if self.reader is None:
-            writes = quick(self.program.tables, result)
+            writes = quick(self.program.tables, result, self.given)
             if writes is not None:
                 return Done(task, writes)
-            self.reader = self._new_reader()
+            self.reader = self.new_reader()
         return self.outcome(self.reader.read(result))
 
     def outcome(self, got: Returned) -> Outcome:
         """The outcome of what was read."""
         if got.escape is not None:
             return Escaped(self.task, got.escape)
-        return Done(self.task, got.writes, got.targets, got.sends)
+        return Done.routed(self.task, got.writes, got.targets, got.sends)
 
     def raised(self, error: BaseException) -> Outcome:
         """The outcome of a body that raised."""
-        questions = self.context.questions
+        questions = self.questions
         if questions or isinstance(error, Pause):
             return Paused(self.task, questions)
         if isinstance(error, Cancelled):
@@ -99,7 +106,7 @@ class Try:
         if command.graph not in (Command.PARENT, self.task.node.name):
             return Escaped(self.task, command)
         try:
-            return self.outcome(self._new_reader().read(replace(command, graph=None)))
+            return self.outcome(self.new_reader().read(replace(command, graph=None)))
         except Exception as error:  # noqa: BLE001 - an outcome from here on
             return Failed(self.task, error)
 
@@ -107,14 +114,6 @@ class Try:
 def with_managed(task: Task, managed: Mapping[str, type[ManagedValue]]) -> dict[str, Any]:
     """The committed values and what the managed keys show."""
     return task.values | {name: what.value(task.remaining) for name, what in managed.items()}
-
-
-def attempt(program: Program, task: Task) -> Outcome:
-    """One try of a task whose code is a sync function, with its routes."""
-    outcome = body(program, task)
-    if task.node.routers and type(outcome) is Done:
-        return route(program, outcome)
-    return outcome
 
 
 def body(program: Program, task: Task) -> Outcome:
@@ -128,7 +127,7 @@ def body(program: Program, task: Task) -> Outcome:
     except Exception as error:  # noqa: BLE001 - an outcome from here on
         return Failed(task, error)
     try:
-        call = program.code(node)
+        call = node.call or program.code(node)
         result = call(this.given, **this.kwargs) if this.kwargs else call(this.given)
         if type(result) is types.CoroutineType:
             result.close()
@@ -140,7 +139,7 @@ def body(program: Program, task: Task) -> Outcome:
     except BaseException as error:  # noqa: BLE001 - an outcome from here on; what stops the process is raised again
         return this.raised(error)
     finally:
-        this.context.ended = True
+        this.ended = True
 
 
 async def body_async(program: Program, task: Task) -> Outcome:
@@ -166,7 +165,7 @@ async def body_async(program: Program, task: Task) -> Outcome:
             return _cancelled(this, error)
         return this.raised(error)
     finally:
-        this.context.ended = True
+        this.ended = True
 
 
 def _is_cancellation(error: BaseException) -> bool:
@@ -182,8 +181,8 @@ def _cancelled(this: Try, error: BaseException) -> Outcome:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise error
-    if this.context.questions:
-        return Paused(this.task, this.context.questions)
+    if this.questions:
+        return Paused(this.task, this.questions)
     failure = NodeCancelledError(
         f"node {this.task.node.name!r} raised CancelledError though nobody cancelled it; "
         "if something it awaits was cancelled on purpose, catch that in the node",
@@ -201,7 +200,7 @@ class _Pieces:
     def __init__(self, this: Try) -> None:
         self._this = this
         self._got = Returned()
-        self._reader = this.reader or this._new_reader()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - one unit
+        self._reader = this.reader or this.new_reader()
         self._count = 0
 
     def add(self, piece: Any) -> Emit | None:
@@ -218,8 +217,10 @@ class _Pieces:
     def outcome(self, result: Any = None) -> Outcome:
         """The outcome once the generator is exhausted; what it returned is one more piece."""
         this, got = self._this, self._got
-        if this.context.questions:
-            return Paused(this.task, this.context.questions)
+        if this.described is not None:
+            check_unchanged(this.task.node.name, this.described, this.task.values)
+        if this.questions:
+            return Paused(this.task, this.questions)
         if result is not None:
             self._reader.add(result, got)
         self._reader.check_routes(got)
@@ -260,7 +261,7 @@ def generate(
     except BaseException as error:  # noqa: BLE001 - as in body
         return this.raised(error)
     finally:
-        this.context.ended = True
+        this.ended = True
         if source is not None and hasattr(source, "close"):
             context.run(cast("Generator[Any, Any, Any]", source).close)
     if routes and task.node.routers and type(outcome) is Done:
@@ -274,13 +275,16 @@ def generate(
 class _Routing:
     """Applies what the routers of a node return to its outcome."""
 
-    __slots__ = ("done", "program", "reader", "targets")
+    __slots__ = ("done", "program", "reader", "sends", "targets")
 
     def __init__(self, program: Program, done: Done) -> None:
         self.program = program
         self.done = done
         node = done.task.node
         self.reader = Reader(program.tables, node, None, {})
+        self.targets = list(done.targets)
+        self.sends = list(done.sends)
+        done.targets, done.sends = self.targets, self.sends
 
     def arguments(self, router: Router) -> tuple[Any, dict[str, Any]]:
         """What the router is called with: the state with its own node's writes applied, copied."""
@@ -289,6 +293,7 @@ class _Routing:
         if context is None or context.task is not task:
             context = TaskContext(program, task)
             CURRENT.set(context)
+        context.ended = False
         values = task.values
         if done.writes:
             values, changes = view(program.tables, program.loop.state, task.node.name, done.writes)
@@ -308,14 +313,20 @@ class _Routing:
                 done.writes = [*done.writes, *got.writes]
                 done.changes = None
             chosen = command.goto
-        resolve(self.program.tables, name, chosen, router, done.targets, done.sends)
+        resolve(self.program.tables, name, chosen, router, self.targets, self.sends)
 
     def ended(self) -> Outcome:
         """The outcome with its routes; a router may have asked a question."""
+        questions = self.over()
+        return Paused(self.done.task, questions) if questions else self.done
+
+    def over(self) -> list[Interrupt]:
+        """Ends what routers may ask of the run; what they asked."""
         context = CURRENT.get(None)
-        if context is not None and context.task is self.done.task and context.questions:
-            return Paused(self.done.task, context.questions)
-        return self.done
+        if context is None or context.task is not self.done.task:
+            return []
+        context.ended = True
+        return context.questions
 
 
 def route(program: Program, done: Done) -> Outcome:
@@ -351,8 +362,7 @@ async def route_async(program: Program, done: Done) -> Outcome:
 
 
 def _route_raised(routing: _Routing, error: BaseException) -> Outcome:
-    context = CURRENT.get(None)
-    questions = context.questions if context is not None and context.task is routing.done.task else []
+    questions = routing.over()
     if questions:
         return Paused(routing.done.task, questions)
     if not isinstance(error, Exception):

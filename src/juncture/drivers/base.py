@@ -13,13 +13,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from datetime import UTC, datetime
 from heapq import heapify
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from juncture.drivers.place import locate
 from juncture.drivers.pool import Pool
-from juncture.drivers.run import Program, Shared
+from juncture.drivers.run import Part, Program, Shared
 from juncture.engine.begin import Request
 from juncture.engine.effects import Called, Emit, Event, Reply, Stopped
 from juncture.engine.nested import nested_program
@@ -27,7 +28,6 @@ from juncture.engine.run import Ending, Loop
 from juncture.engine.tables import Tables
 from juncture.engine.task import Task
 from juncture.persistence.threads import ThreadLog
-from juncture.types import StreamPart
 
 if TYPE_CHECKING:
     from juncture.drivers.calls import CallFuture
@@ -48,7 +48,7 @@ class Driver(ABC):
     ) -> None:
         """Nothing runs before the driver is driven."""
         self.shared = shared
-        self.parts: deque[StreamPart] = deque()
+        self.parts: deque[Part] = deque()
         self.ready: deque[tuple[Program, Any]] = deque()
         self.due: deque[tuple[Program, Task]] = deque()
         self.held: deque[tuple[Program, Task]] = deque()
@@ -59,7 +59,6 @@ class Driver(ABC):
         """How many tasks without a program of their own were begun and not heard of."""
         self.inside = 0
         """How many bodies are on the driver's own stack."""
-        self.seq = 0
         self.made: dict[tuple[int, str], Any] = {}
         self.making = Lock()
         self.ending: Ending | None = None
@@ -183,16 +182,12 @@ class Driver(ABC):
     # ---- parts
 
     def show(self, program: Program, emit: Emit) -> None:
-        """Puts a part in line for its consumer."""
-        part = StreamPart(self.seq, program.namespace, emit.mode, emit.node, emit.data, emit.step, emit.place)
-        self.seq += 1
-        self.parts.append(part)
-
-    def take(self, part: StreamPart) -> StreamPart:
-        """Numbers a part that arrived from a running task."""
-        part = StreamPart(self.seq, part.ns, part.mode, part.node, part.data, part.step, part.place)
-        self.seq += 1
-        return part
+        """Puts a part in line for its consumer. Only called where programs are stepped."""
+        if emit.mode == "debug":
+            kind, payload = emit.data
+            now = datetime.now(UTC).isoformat()
+            emit.data = {"step": emit.step, "timestamp": now, "type": kind, "payload": payload}
+        self.parts.append((program.namespace, emit.mode, emit.node, emit.data, emit.step, emit.place))
 
     # ---- what the drivers do each in their way
 
@@ -205,8 +200,8 @@ class Driver(ABC):
         """Tells a running task to stop, if it can be told."""
 
     @abstractmethod
-    def writer_for(self, program: Program, task: Task) -> Callable[[StreamPart], None]:
-        """How a running task sends parts."""
+    def sender(self, program: Program, task: Task) -> Callable[[Part], None]:
+        """How a running task sends parts; the sender waits, or raises `Cancelled`, where the consumer is far behind."""
 
     @abstractmethod
     def call(self, program: Program, task: Task) -> CallFuture:

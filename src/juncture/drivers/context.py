@@ -25,18 +25,20 @@ if TYPE_CHECKING:
 class TaskContext:
     """One try of one task, as its user code sees it."""
 
-    __slots__ = ("_asked", "_calls", "_lock", "_runtime", "ended", "program", "questions", "task")
+    ended = False
+    """The try is over: nothing may be asked of the run any more."""
+    questions: list[Interrupt] = []  # noqa: RUF012 - never changed; replaced by the first question
+    """What this try asked and got no answer to."""
+    _asked: dict[str, int] | None = None
+    _calls: dict[str, int] | None = None
+    _lock: Lock | None = None
+    _runtime: Runtime[Any] | None = None
 
     def __init__(self, program: Program, task: Task) -> None:
         """The try begins now."""
+        # Everything else has its default on the class: one is made in every step.
         self.program = program
         self.task = task
-        self.questions: list[Interrupt] = []
-        self.ended = False
-        self._asked: dict[str, int] | None = None
-        self._calls: dict[str, int] | None = None
-        self._lock: Lock | None = None
-        self._runtime: Runtime[Any] | None = None
 
     # ---- what nodes are injected
 
@@ -114,7 +116,7 @@ class TaskContext:
                     node=self.task.node.name,
                 )
             question = Interrupt(value, asked, owner.node.name, self.program.namespace, key)
-            self.questions.append(question)
+            self.questions = [*self.questions, question]
         raise Pause(question)
 
     def _content(self, value: Any, key: str | None) -> str:

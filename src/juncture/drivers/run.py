@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from juncture.engine.begin import Request
 from juncture.engine.effects import Emit
@@ -16,11 +16,15 @@ from juncture.engine.run import Loop
 from juncture.engine.tables import Node, Tables
 from juncture.engine.task import Task
 from juncture.persistence.threads import ThreadLog
-from juncture.types import StreamPart, StreamWriter
+from juncture.types import StreamMode, StreamWriter
 
 if TYPE_CHECKING:
     from juncture.drivers.base import Driver
     from juncture.drivers.context import TaskContext
+
+
+Part: TypeAlias = tuple[tuple[str, ...], StreamMode, str | None, Any, int, int | None]
+"""(namespace, mode, node, data, step, place): a `StreamPart` before it is numbered. A tuple, because there are many."""
 
 
 @dataclass(slots=True, eq=False)
@@ -54,10 +58,10 @@ class Program:
         "closed",
         "driver",
         "gen",
+        "hears",
         "live",
         "log",
         "loop",
-        "made",
         "namespace",
         "parent",
         "shared",
@@ -84,12 +88,13 @@ class Program:
         self.namespace = request.namespace
         self.loop = Loop(tables, request)
         self.gen: Any = None
+        self.hears = self.consumes("custom")
+        """Somebody consumes what its nodes write to their stream."""
         self.closed = False
         self.active = 0
         """How many of its tasks were started and not heard of."""
         self.live: dict[Task, Any] | None = None
         """Its tasks that run outside the driver's thread or task, and how to cancel each."""
-        self.made: dict[str, Callable[..., Any]] | None = None
 
     @property
     def saving(self) -> bool:
@@ -113,26 +118,32 @@ class Program:
 
     def writer(self, context: TaskContext) -> StreamWriter:
         """The function with which a task sends to the consumers of ``custom``."""
-        if not self.consumes("custom"):
+        if not self.hears:
             return _nobody_listens
         task = context.task
-        name, step, namespace, send = task.node.name, task.step, self.namespace, self.driver.writer_for(self, task)
+        name, step, namespace, send = task.node.name, task.step, self.namespace, self.driver.sender(self, task)
 
         def write(value: Any) -> None:
             if context.ended:
                 raise RuntimeError(f"the stream writer of node {name!r} was used after the node had ended")
-            send(StreamPart(0, namespace, "custom", name, value, step))
+            send((namespace, "custom", name, value, step, None))
 
         return write
 
     def send_part(self, emit: Emit | None) -> None:
-        """Shows a piece of an async generator node."""
+        """Shows a piece of an async generator node, from the event loop that the node runs on."""
         if emit is not None:
-            self.driver.show(self, emit)
+            task = self.loop.tasks[emit.place or 0]
+            self.driver.sender(self, task)(part_of(self, emit))
 
     async def wait_for_room(self) -> None:
         """Waits while the consumer is far behind."""
         await self.driver.wait_for_room()
+
+
+def part_of(program: Program, emit: Emit) -> Part:
+    """What a program shows, as a part."""
+    return (program.namespace, emit.mode, emit.node, emit.data, emit.step, emit.place)
 
 
 def _nobody_listens(value: Any) -> None:

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from heapq import heappop, heappush
 from itertools import count
 from queue import Empty, SimpleQueue
 from threading import Condition, Event as Flag
-from time import monotonic
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
-from juncture.drivers.attempt import attempt, body_async, generate, route
+from juncture.drivers.attempt import body, body_async, generate, route, route_async
 from juncture.drivers.base import BUFFERED_PARTS, Driver
 from juncture.drivers.calls import CallFuture
 from juncture.drivers.place import locate
 from juncture.drivers.pool import Pool
-from juncture.drivers.run import Program, Shared
+from juncture.drivers.run import Part, Program, Shared, part_of
 from juncture.engine.begin import Request
 from juncture.engine.effects import (
     Called,
@@ -45,10 +45,22 @@ from juncture.engine.tables import ASYNC, ASYNC_GENERATOR, ENTRY, GENERATOR, GRA
 from juncture.engine.task import Task
 from juncture.errors import Cancelled, ConfigError, InternalError
 from juncture.persistence.threads import ThreadLog
-from juncture.types import StreamPart
 
 if TYPE_CHECKING:
     from juncture.drivers.loops import Loops
+
+
+def attempt(program: Program, task: Task, context: Context) -> Outcome:
+    """One try of a task whose code is a sync function, with its routes, in its own context."""
+    outcome = context.run(body, program, task)
+    if task.node.routers and type(outcome) is Done:
+        return context.run(route, program, outcome)
+    return outcome
+
+
+_NO_TURN: Any = None
+_BURST = 0.0005
+"""Seconds after which a worker lets the consumer have a part at once again."""
 
 
 class SyncDriver(Driver):
@@ -62,19 +74,21 @@ class SyncDriver(Driver):
         self._loops = loops
         self.pool = pool or Pool(shared.max_concurrency)
         self._owns_pool = pool is None
-        self._inbox: SimpleQueue[tuple[Program, Event] | StreamPart | None] = SimpleQueue()
+        self._inbox: SimpleQueue[tuple[Program, Event] | Part | None] = SimpleQueue()
         self._here: tuple[Program, Task, Generator[Emit | None, None, Outcome]] | None = None
         self._called = False
+        self._waits = False
         self._ticket = count()
         self._stopping = False
-        self._room = Flag()
-        self._room.set()
-        self._turn = Condition()
+        self._room: Flag | None = None
+        """Set once a worker that waits to send a part may look again; made when the first one has to wait."""
+        self._turn: Condition = _NO_TURN
+        """Whose turn it is to step programs; made with the first call inside a task."""
         self._pumping = False
 
     # ---- driving
 
-    def drive(self) -> Iterator[StreamPart]:
+    def drive(self) -> Iterator[Part]:
         """Runs to the end, giving every part as it comes. `ending` is set afterwards.
 
         Closing it early stops the run: running sync nodes are waited for, nothing outlives it.
@@ -89,39 +103,44 @@ class SyncDriver(Driver):
             self._shut_down()
 
     def _step(self) -> None:
-        """Lets one program go on, or waits for what lets one go on."""
+        """Lets programs go on until they wait or something is to be shown, or waits for what lets one go on."""
         if self.ready:
-            program, reply = self.ready.popleft()
-            self._advance(program, reply)
+            self._advance(*self.ready.popleft())
         elif self.due:
             self._begin_due()
         elif self._here is not None:
             self._next_piece(*self._here)
         else:
-            self._listen()
+            told = self._listen()
+            if told is not None:
+                self._advance(*told)
 
-    def _listen(self) -> None:
-        """Waits for one arrival and takes it up."""
+    def _listen(self) -> tuple[Program, Event] | None:
+        """Waits for what arrives, up to the next event; whom to tell it."""
+        inbox, parts = self._inbox, self.parts
         arrival = self._next_arrival()
+        while arrival is not None and len(arrival) == 6:
+            parts.append(arrival)
+            if not inbox.qsize() or len(parts) >= BUFFERED_PARTS:
+                arrival = None
+            else:
+                arrival = inbox.get_nowait()
+        if self._room is not None and inbox.qsize() < BUFFERED_PARTS // 2:
+            self._room.set()
         if self.held:
             self.due.extend(self.held)
             self.held.clear()
-        if isinstance(arrival, StreamPart):
-            self.parts.append(self.take(arrival))
-            if not self._room.is_set() and self._inbox.qsize() < BUFFERED_PARTS // 2:
-                self._room.set()
-            return
-        if arrival is not None:
-            program, event = arrival
-            if type(event) is not Called and event.task.node.kind != GRAPH:
-                self.active -= 1
-            told = self.heard(program, event)
-            if told is not None:
-                self.ready.append(told)
+        return self._taken_up(*arrival) if arrival is not None else None
 
-    def _next_arrival(self) -> tuple[Program, Event] | StreamPart | None:
-        pool = self.pool
-        while True:
+    def _taken_up(self, program: Program, event: Event) -> tuple[Program, Event] | None:
+        if type(event) is not Called and event.task.node.kind != GRAPH:
+            self.active -= 1
+        return self.heard(program, event)
+
+    def _next_arrival(self) -> tuple[Program, Event] | Part | None:
+        """Waits for one arrival; None if something is due instead."""
+        pool, inbox = self.pool, self._inbox
+        while not inbox.qsize():
             timeout: float | None = None
             if self.timers:
                 timeout = self.timers[0][0] - monotonic()
@@ -132,14 +151,18 @@ class SyncDriver(Driver):
             growing = pool.backlog
             if growing:
                 timeout = 0.001 if timeout is None else min(timeout, 0.001)
+            self._waits = True
             try:
                 if self._owns_pool:
-                    return self._inbox.get(timeout=timeout)
+                    return inbox.get(timeout=timeout)
                 with pool.waiting():
-                    return self._inbox.get(timeout=timeout)
+                    return inbox.get(timeout=timeout)
             except Empty:
                 if growing:
                     pool.grow()
+            finally:
+                self._waits = False
+        return inbox.get()
 
     def _advance(self, program: Program, reply: Any) -> None:  # noqa: C901 - one arm for every effect
         """Runs a program until it waits, ends, or has something to show."""
@@ -159,8 +182,16 @@ class SyncDriver(Driver):
             kind = type(effect)
             if kind is Run:
                 task = effect.task
-                if (task.node.kind == SYNC or task.node.kind == ENTRY) and self.alone and not self._must_hear(program):
-                    reply = self._attempt_here(program, task)
+                node = task.node
+                if (node.kind == SYNC or node.kind == ENTRY) and not program.hears and not (self.active or self.inside) and self.alone:
+                    self.inside += 1
+                    try:
+                        reply = attempt(program, task, copy_context())
+                    finally:
+                        if self._called:
+                            self._leave_body()
+                        else:
+                            self.inside -= 1
                     continue
                 self.due.append((program, task))
                 program.active += 1
@@ -170,8 +201,12 @@ class SyncDriver(Driver):
                 self.ready.appendleft((program, None))
                 return
             if kind is Wait:
-                return
-            if kind is Start:
+                told = self._told_at_once()
+                if told is None:
+                    return
+                program, reply = told
+                send, log = program.gen.send, program.log
+            elif kind is Start:
                 program.active += 1
                 if effect.delay > 0:
                     heappush(self.timers, (monotonic() + effect.delay, next(self._ticket), program, effect.task))
@@ -190,19 +225,27 @@ class SyncDriver(Driver):
             else:
                 self.warn(effect.text)
 
-    def _attempt_here(self, program: Program, task: Task) -> Outcome:
-        """A lone task, in the caller's thread."""
-        self.inside += 1
-        try:
-            return copy_context().run(attempt, program, task)
-        finally:
-            self._leave_body()
+    def _told_at_once(self) -> tuple[Program, Any] | None:
+        """Who can go on without waiting, and with what; None if nobody, or if something is to be shown first."""
+        self._begin_due()
+        if self.parts:
+            return None
+        if self.ready:
+            return self.ready.popleft()
+        while self._inbox.qsize() and not (self.held or self.inside):
+            arrival = self._inbox.get_nowait()
+            if arrival is None:
+                continue
+            if len(arrival) == 6:
+                self.parts.append(arrival)
+                return None
+            told = self._taken_up(*arrival)
+            if told is not None:
+                return told
+        return None
 
     def _leave_body(self) -> None:
         """Takes the turn back from whichever thread pumps, once the body on the driver's stack has ended."""
-        if not self._called:
-            self.inside -= 1
-            return
         with self._turn:
             self.inside -= 1
             while self._pumping:
@@ -222,9 +265,6 @@ class SyncDriver(Driver):
             self.ready.appendleft(told)
 
     # ---- tasks
-
-    def _must_hear(self, program: Program) -> bool:
-        return program.consumes("custom")
 
     def _begin_due(self) -> None:
         while self.due:
@@ -269,21 +309,21 @@ class SyncDriver(Driver):
             if task.node.kind == GENERATOR:
                 outcome = self._exhaust(program, task, context)
             else:
-                outcome = context.run(attempt, program, task)
+                outcome = attempt(program, task, context)
         except BaseException as error:  # noqa: BLE001 - KeyboardInterrupt and SystemExit end the run, not the worker
             outcome = Failed(task, error)  # pyright: ignore[reportArgumentType] - raised by the loop as it is
         self._inbox.put((program, outcome))
 
     def _exhaust(self, program: Program, task: Task, context: Any) -> Outcome:
         pieces = generate(program, task, context)
+        send = self.sender(program, task)
         while True:
             try:
                 emit = next(pieces)
             except StopIteration as end:
                 return end.value
             if emit is not None:
-                part = StreamPart(0, program.namespace, emit.mode, emit.node, emit.data, emit.step, emit.place)
-                self._put_part(program, task, part)
+                send(part_of(program, emit))
 
     def _next_piece(self, program: Program, task: Task, pieces: Generator[Emit | None, None, Outcome]) -> None:
         """A lone generator node, in the caller's thread: every piece is shown before the next is made."""
@@ -312,8 +352,6 @@ class SyncDriver(Driver):
             try:
                 outcome = await body_async(program, task)
                 if task.node.routers and type(outcome) is Done:
-                    from juncture.drivers.attempt import route_async
-
                     outcome = await route_async(program, outcome)
             except BaseException as error:  # noqa: BLE001 - a value from here on
                 import asyncio
@@ -352,17 +390,35 @@ class SyncDriver(Driver):
         elif running is False:
             live[task] = True
 
-    def writer_for(self, program: Program, task: Task) -> Callable[[StreamPart], None]:
-        """Parts go through the inbox, so that they stand before the end of their task."""
-        return lambda part: self._put_part(program, task, part)
+    def sender(self, program: Program, task: Task) -> Callable[[Part], None]:
+        """Parts go through the inbox, so that they stand before the end of their task.
 
-    def _put_part(self, program: Program, task: Task, part: StreamPart) -> None:
+        A worker keeps the interpreter for milliseconds unless it waits, so it lets the consumer have the first part of
+        a burst at once.
+        """
+        put, size = self._inbox.put, self._inbox.qsize
+        handed = 0.0
+
+        def send(part: Part) -> None:
+            nonlocal handed
+            if size() >= BUFFERED_PARTS:
+                self._wait_for_consumer(program, task)
+            put(part)
+            if self._waits and (now := monotonic()) - handed > _BURST:
+                handed = now
+                sleep(0)
+
+        return send
+
+    def _wait_for_consumer(self, program: Program, task: Task) -> None:
+        with self.making:
+            if self._room is None:
+                self._room = Flag()
         while self._inbox.qsize() >= BUFFERED_PARTS:
             self._room.clear()
             if self._stopping or (program.live or {}).get(task) is True:
                 raise Cancelled("the run was stopped while this node was sending to its stream")
             self._room.wait(0.05)
-        self._inbox.put(part)
 
     async def wait_for_room(self) -> None:
         """Async nodes under a sync run wait without blocking their loop."""
@@ -399,7 +455,11 @@ class SyncDriver(Driver):
         """Begins a call; a body on the driver's own stack takes it to the engine itself."""
         future: CallFuture[Any] = CallFuture(self._wait_for_call)
         called = Called(task, future)
-        self._called = True
+        if not self._called:
+            with self.making:
+                if not self._called:
+                    self._turn = Condition()
+                    self._called = True
         self._inbox.put((program, called))
         if self.inside:
             self._pump(self._inbox.empty)
@@ -423,11 +483,12 @@ class SyncDriver(Driver):
                     continue
                 self._pumping = True
             try:
-                self._listen()
+                told = self._listen()
+                if told is not None:
+                    self.ready.append(told)
                 while self.ready or self.due:
                     if self.ready:
-                        program, reply = self.ready.popleft()
-                        self._advance(program, reply)
+                        self._advance(*self.ready.popleft())
                     else:
                         self._begin_due()
             finally:
@@ -440,7 +501,8 @@ class SyncDriver(Driver):
     def _shut_down(self) -> None:
         """Stops and awaits everything that still runs."""
         self._stopping = True
-        self._room.set()
+        if self._room is not None:
+            self._room.set()
         root = self.root
         if self.ending is None and not root.closed:
             root.closed = True

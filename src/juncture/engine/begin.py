@@ -67,12 +67,15 @@ class Request:
     shows_tasks: bool = field(init=False, default=False)
     listens: bool = field(init=False, default=False)
     """Something has to be done for every task that ends."""
+    watches: bool = field(init=False, default=False)
+    """Something has to be done for every step that ends."""
 
     def __post_init__(self) -> None:
         modes = self.modes
         self.shows_values = "values" in modes
         self.shows_updates = "updates" in modes
         self.shows_tasks = "tasks" in modes or "debug" in modes
+        self.watches = self.saving or self.shows_values or self.returns or bool(self.after)
         self.listens = self.saving or self.shows_updates or self.shows_tasks
 
 

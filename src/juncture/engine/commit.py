@@ -7,8 +7,7 @@ in the order they are given, which is the plan's, so the result never depends on
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from juncture.channels.base import Channel
 from juncture.engine.state import State
@@ -18,14 +17,17 @@ from juncture.errors import InvalidUpdateError
 from juncture.types import MARK_FOR_REMOVAL, MISSING, Overwrite
 
 
-@dataclass(slots=True)
 class Changes:
     """What a step changes: new values by key (`MISSING`: the key goes), and the same for `State.cells`."""
 
-    values: dict[str, Any] = field(default_factory=dict[str, Any])
-    cells: dict[str, Any] = field(default_factory=dict[str, Any])
-    removes: bool = False
-    """Some value or cell is `MISSING`."""
+    __slots__ = ("cells", "removes", "values")
+
+    def __init__(self) -> None:
+        """Nothing changes."""
+        self.values: dict[str, Any] = {}
+        self.cells: dict[str, Any] = {}
+        self.removes = False
+        """Some value or cell is `MISSING`."""
 
 
 Entry = tuple[str, Sequence[tuple[str, Any]]]
@@ -101,20 +103,27 @@ def _fold(key: Key, state: State, group: list[tuple[Any, str]], changes: Changes
         kind = type(value)
         if kind is not dict and kind is not Overwrite and value is not MARK_FOR_REMOVAL:
             try:
-                new = reducer(old if key.pure else copied(old), value)
+                new = reducer(old, value) if key.pure else reducer(copied(old), copied(value))
             except BaseException as error:
                 _blame(error, key.name, node)
                 raise
             changes.values[key.name] = _validated(key, old, group, new)
             return
+    # A write lives on after this: in streams, records, a router's view. So a reducer that isn't known gets copies.
     given = old if key.pure else copied(old)
-    writes = [value for value, _ in group]
+    writes = [value if key.pure else _copied_write(value) for value, _ in group]
     try:
         new = key.channel.update(given, writes)
     except BaseException as error:
         _blame(error, key.name, _culprit(key.channel, old, group))
         raise
     _put(key, _validated(key, old, group, new), changes)
+
+
+def _copied_write(value: Any) -> Any:
+    if type(value) is Overwrite:
+        return Overwrite(copied(cast("Overwrite[Any]", value).value))
+    return copied(value)
 
 
 def _validated(key: Key, old: Any, group: list[tuple[Any, str]], new: Any) -> Any:
@@ -165,7 +174,8 @@ def _blame(error: BaseException, key: str, node: str) -> None:
 def apply(state: State, changes: Changes) -> None:
     """Puts the changes into the state's own mappings."""
     state.values.update(changes.values)
-    state.cells.update(changes.cells)
+    if changes.cells:
+        state.cells.update(changes.cells)
     if changes.removes:
         _drop(state.values, changes.values)
         _drop(state.cells, changes.cells)

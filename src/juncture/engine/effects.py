@@ -9,8 +9,8 @@ Plain slots classes, because one or two are made in every step.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from dataclasses import dataclass, field
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from juncture.engine.commit import Changes
@@ -73,7 +73,10 @@ class Wait:
 
 @dataclass(slots=True)
 class Emit:
-    """Show something to the consumers of a stream mode. -> None."""
+    """Show something to the consumers of a stream mode. -> None.
+
+    The data of ``debug`` is (kind, payload): its envelope holds the time, which the driver knows.
+    """
 
     mode: StreamMode
     data: Any
@@ -100,23 +103,49 @@ class Reply:
 # ---- outcomes and other events
 
 
-@dataclass(slots=True)
 class Done:
     """The task ended and its writes count."""
 
-    task: Task
-    writes: list[Write]
-    targets: list[str] = field(default_factory=list[str])
+    # The rest has its default on the class: one is made for every task.
+    targets: Sequence[str] = ()
     """Node names that routers and ``goto`` chose, checked."""
-    sends: list[Send] = field(default_factory=list[Send])
+    sends: Sequence[Send] = ()
     changes: Changes | None = None
     """What the writes alone make of the committed state, if a router had to see it."""
     result: Any = None
     """For a call: what it returned."""
-    saved: bool = False
+    saved = False
     """It is known from an earlier run and wasn't executed now."""
-    streamed: bool = False
+    streamed = False
     """Its pieces were emitted as they came."""
+
+    def __init__(self, task: Task, writes: list[Write]) -> None:
+        """Takes the task and its writes, in the order in which it made them."""
+        self.task = task
+        self.writes = writes
+
+    def __repr__(self) -> str:
+        return f"Done({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Done) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment] # equal by content, which may change
+
+    @classmethod
+    def routed(cls, task: Task, writes: list[Write], targets: Sequence[str], sends: Sequence[Send]) -> Done:
+        """One that also says where to go."""
+        done = cls(task, writes)
+        done.targets = targets
+        done.sends = sends
+        return done
+
+    @classmethod
+    def of_call(cls, task: Task, result: Any) -> Done:
+        """One of a call."""
+        done = cls(task, [])
+        done.result = result
+        return done
 
 
 @dataclass(slots=True)

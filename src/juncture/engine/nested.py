@@ -53,7 +53,7 @@ def outcome_of(
         return Escaped(task, command)
     reader = Reader(parent, replace(task.node, successors=(), joins=(), routers=()), None, {})
     got: Returned = reader.read(replace(command, graph=None))
-    return Done(task, writes + got.writes, got.targets, got.sends)
+    return Done.routed(task, writes + got.writes, got.targets, got.sends)
 
 
 def _writes_back(parent: Tables, node: Node, loop: Loop, ending: Ending) -> list[Write]:

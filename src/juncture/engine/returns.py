@@ -136,7 +136,7 @@ class Reader:
             self.add(update, got)
 
     def _add_mapping(self, mapping: Mapping[str, Any], got: Returned) -> None:
-        plain = quick(self.tables, mapping)
+        plain = quick(self.tables, mapping, self.handed)
         if plain is not None:
             got.writes += plain
             return
@@ -168,7 +168,10 @@ class Reader:
     def _came_back(self, name: str, value: Any, reduces: bool) -> bool:
         """Whether a value is what was handed out for that key, unchanged: returning it is no write."""
         handed = self.handed
-        given = handed.get(name) if type(handed) is dict else getattr(handed, name, None)
+        if self.before is not None:
+            given = self.before[0].get(name)  # what the object held when it was handed out
+        else:
+            given = handed.get(name) if type(handed) is dict else None
         if given is not value or not is_handed_out(type(value)) or isinstance(value, Enum):
             return False
         if type(value) not in CONTAINERS:
@@ -202,18 +205,29 @@ class Reader:
             raise invalid(self.node.name, name, value, error) from error
 
 
-def quick(tables: Tables, result: Any) -> list[tuple[str, Any]] | None:
-    """The writes of the common case, a dict of known keys and atoms, by two C-level passes; None for anything else.
+def quick(tables: Tables, result: Any, handed: Any) -> list[tuple[str, Any]] | None:
+    """The writes of the common case, a dict of known keys and new values; None for anything else.
 
     `Reader.read` says the same of it, and is the oracle of its test.
     """
-    if (
-        type(result) is dict
-        and tables.quick_keys >= result.keys()
-        and only_atoms(map(type, cast("dict[str, Any]", result).values()))
-    ):
-        return list(cast("dict[str, Any]", result).items())
-    return None
+    if type(result) is not dict:
+        return None
+    update: dict[str, Any] = result  # pyright: ignore[reportUnknownVariableType] - a cast would cost a call
+    if not tables.quick_keys >= update.keys():
+        return None
+    if only_atoms(map(type, update.values())):
+        return list(update.items())
+    writes: list[tuple[str, Any]] = []
+    for name, value in update.items():
+        if type(value) not in ATOMS:
+            if type(value) is Overwrite or (type(handed) is not dict or handed.get(name) is value):
+                return None
+            try:
+                value = admitted(value)
+            except InvalidUpdateError:  # the reader says where
+                return None
+        writes.append((name, value))
+    return writes
 
 
 def invalid(node: str, key: str, value: Any, error: Exception) -> InvalidUpdateError:

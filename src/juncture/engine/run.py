@@ -52,6 +52,9 @@ from juncture.errors import GraphRecursionError, InternalError, InvalidUpdateErr
 from juncture.types import Command, Interrupt
 
 
+_WAIT = Wait()
+
+
 @dataclass(slots=True)
 class Ending:
     """How a run of one graph ended, other than by an exception."""
@@ -81,6 +84,7 @@ class Loop:
         "tables",
         "taken",
         "tasks",
+        "undone",
         "unsaved",
     )
 
@@ -96,6 +100,7 @@ class Loop:
         self.running = 0
         self.taken = 0
         self.stopping = False
+        self.undone = False
         self.ending: Ending | None = None
         self.failed: Task | None = None
         self.head: str | None = None
@@ -109,17 +114,31 @@ class Loop:
             Exception: What a node, a router, a reducer or the saver raised. Nothing of that step was applied.
         """
         yield from begin(self)
+        request = self.request
+        late = 0 if self.tables.strict else 1  # LangGraph's count of remaining steps is one less
         while self.ending is None and self._more():
-            self.tasks = plan(self.tables, self.state, self._remaining())
-            if self.request.before and not self._just_paused() and (stops := self._static("before", self.tasks)):
+            tasks = self.tasks = plan(self.tables, self.state, request.limit - self.taken - late)
+            if request.before and not self._just_paused() and (stops := self._static("before", tasks)):
                 yield from self._pause(stops)
                 break
             self.taken += 1
-            yield from self._execute()
-            if any(type(outcome) is not Done for outcome in self.outcomes):
+            if len(tasks) == 1 and not self.records and not request.shows_tasks:
+                event = yield Run(tasks[0])
+                if type(event) is Done and event.task.parent is None and not (request.listens or event.task.questions):
+                    self.outcomes = [event]  # the common case of what `_collect` does
+                else:
+                    self.outcomes = [None]
+                    self.running = 1
+                    yield from self._collect(event)
+            else:
+                yield from self._start()
+            if self.undone:
                 yield from self._not_done()
                 break
-            yield from self._commit(self.outcomes)  # pyright: ignore[reportArgumentType] - all are Done
+            ended: list[Done] = self.outcomes  # pyright: ignore[reportAssignmentType] - all are Done
+            changes = self._commit(ended)
+            if request.watches:
+                yield from self._checkpoint(changes)
         if self.ending is None:
             self.ending = Ending("completed", self.state)
             if self.tables.finishing:
@@ -131,18 +150,13 @@ class Loop:
     def _more(self) -> bool:
         """Whether another step is due. Reaching the limit is an error only if there is something left to do."""
         state = self.state
-        lenient = not self.tables.strict
-        if lenient and self.taken >= self.request.limit:
+        if self.taken >= self.request.limit and not self.tables.strict:
             raise self._limit_reached()
         if not (state.due or state.sends or revive(self.tables, state)):
             return False
         if self.taken >= self.request.limit:
             raise self._limit_reached()
         return True
-
-    def _remaining(self) -> int:
-        left = self.request.limit - self.taken
-        return left if self.tables.strict else left - 1
 
     def _limit_reached(self) -> GraphRecursionError:
         last = ", ".join(repr(name) for name in self.last_nodes) or "none"
@@ -157,38 +171,40 @@ class Loop:
 
     # ---- execute and collect
 
-    def _execute(self) -> Program:
-        """Runs the tasks until each has an outcome."""
+    def _start(self) -> Program:
+        """Starts the tasks side by side, and runs them until each has an outcome."""
         tasks = self.tasks
-        count = len(tasks)
-        self.outcomes = [None] * count
+        self.outcomes = [None] * len(tasks)
         if self.records:
             yield from self._recall()
         if self.request.shows_tasks:
             yield from self._show_starts()
-        if count == 1 and self.outcomes[0] is None:
-            self.running = 1
-            event: Event = yield Run(tasks[0])
-        else:
+        for task in tasks:
+            if self.outcomes[task.place] is None:
+                self.running += 1
+        if self.running == 1 and len(tasks) == 1:
+            yield from self._collect((yield Run(tasks[0])))
+        elif self.running:
             for task in tasks:
                 if self.outcomes[task.place] is None:
-                    self.running += 1
                     yield Start(task)
-            if not self.running:
-                return
-            event = yield Wait()
+            yield from self._collect((yield _WAIT))
+
+    def _collect(self, event: Event) -> Program:
+        """Takes up events until every task has an outcome."""
+        listens = self.request.listens
         while True:
             task = event.task
             if type(event) is Done and task.parent is None and not (task.calls or task.questions):
                 self.running -= 1
                 self.outcomes[task.place] = event
-                if self.request.listens:
+                if listens:
                     yield from self._heard_done(event)
             else:
                 yield from self._hear(event)
             if not self.running:
                 break
-            event = yield Wait()
+            event = yield _WAIT
 
     def _recall(self) -> Program:
         """Takes up what an earlier run saved about these tasks."""
@@ -202,7 +218,8 @@ class Loop:
             for record in mine:
                 if record.kind == "done":
                     writes, targets, sends = record.content
-                    done = Done(task, writes, targets, sends, saved=True)
+                    done = Done.routed(task, writes, targets, sends)
+                    done.saved = True
                     self.outcomes[task.place] = done
                     if self.request.shows_updates:
                         yield self._update_part(done)
@@ -211,6 +228,7 @@ class Loop:
             task.records = mine
             if waiting and len(waiting) == len(asked) and self.tables.strict:
                 self.outcomes[task.place] = Paused(task, waiting, recalled=True)
+                self.undone = True
 
     def _show_starts(self) -> Program:
         for task in self.tasks:
@@ -223,7 +241,7 @@ class Loop:
         if "tasks" in self.request.modes:
             yield Emit("tasks", payload, step, name, place)
         if "debug" in self.request.modes:
-            yield Emit("debug", streaming.debug_payload(kind, step, payload), step, name, place)
+            yield Emit("debug", (kind, payload), step, name, place)  # the driver adds the time
 
     def _heard_done(self, done: Done) -> Program:
         """Saves and shows what a task did, unless the step's checkpoint is about to say it."""
@@ -282,6 +300,7 @@ class Loop:
             if self.request.listens:
                 yield from self._heard_done(event)
             return
+        self.undone = True
         if isinstance(event, Paused):
             self.unsaved += question_records(task.id, event.questions)
         elif isinstance(event, Failed):
@@ -301,7 +320,7 @@ class Loop:
             raise InternalError(f"a call without a caller: {task!r}")
         for record in parent.records or ():
             if record.kind == "call" and record.name == task.identity:
-                yield Reply(event, Done(task, [], result=record.content, saved=True))
+                yield Reply(event, Done.of_call(task, record.content))
                 return
         task.call = event
         parent.calls += 1
@@ -325,20 +344,30 @@ class Loop:
 
     # ---- commit, checkpoint, emit
 
-    def _commit(self, ended: list[Done]) -> Program:
-        """Applies a step whose tasks are all done, and makes its checkpoint."""
-        state, request, tables = self.state, self.request, self.tables
-        changes = ended[0].changes if len(ended) == 1 else None
-        if changes is None:
+    def _commit(self, ended: list[Done]) -> Changes:
+        """Applies a step whose tasks are all done. Raises before anything is applied, or not at all."""
+        state, tables = self.state, self.tables
+        first = ended[0]
+        if len(ended) == 1:
+            name = first.task.node.name
+            changes = first.changes or merge(tables, state, ((name, first.writes),))
+            self.last_nodes = (name,)
+        else:
             changes = merge(tables, state, [(done.task.node.name, done.writes) for done in ended])
+            self.last_nodes = tuple([done.task.node.name for done in ended])
         if tables.check_model is not None:
             self._check_model(changes, ended)
         apply(state, changes)
         advance(tables, state, ended)
         state.step += 1
-        self.last_nodes = tuple([done.task.node.name for done in ended])
+        self.records = ()
+        return changes
+
+    def _checkpoint(self, changes: Changes) -> Program:
+        """Saves and shows a step that was committed, and pauses after it if that was asked for."""
+        state, request = self.state, self.request
         if request.returns:
-            self._log(ended)
+            self._log(self.outcomes)  # pyright: ignore[reportArgumentType] - all are Done
         stops = self._static("after", self.tasks) if request.after else []
         if stops and not (state.due or state.sends or state.deferred):
             stops = []  # the run ends here anyway
@@ -347,8 +376,7 @@ class Loop:
         if request.saving:
             records, self.unsaved = self.unsaved, []
             self.head = yield Save(state, "loop", records)
-        self.records = ()
-        if request.shows_values and (tables.strict or self._shows(changes)):
+        if request.shows_values and (self.tables.strict or self._shows(changes)):
             yield Emit("values", streaming.values_payload(state, request.value_keys), state.step)
         if stops:
             yield from self._pause(stops, saved=True)
@@ -363,7 +391,7 @@ class Loop:
         if check is None:
             return
         preview = State(values=dict(self.state.values))
-        apply(preview, Changes(changes.values, {}, changes.removes))
+        apply(preview, changes)
         try:
             changes.values.update(check(preview.values))
         except Exception as error:

@@ -13,7 +13,7 @@ from juncture.engine.effects import Done, Failed, Outcome, Paused, Write
 from juncture.engine.state import State
 from juncture.engine.task import Task
 from juncture.engine.values import copied
-from juncture.types import MARK_FOR_REMOVAL, Interrupt
+from juncture.types import Interrupt
 
 
 def values_payload(state: State, keys: frozenset[str] | None) -> dict[str, Any]:
@@ -68,14 +68,7 @@ def result_payload(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def debug_payload(kind: str, step: int, payload: Any) -> dict[str, Any]:
-    """The same as ``tasks`` shows, in an envelope; the driver adds the time."""
-    return {"step": step, "type": kind, "payload": payload}
-
-
 __all__ = [
-    "MARK_FOR_REMOVAL",
-    "debug_payload",
     "interrupts_payload",
     "result_payload",
     "task_payload",

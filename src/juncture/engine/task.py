@@ -17,51 +17,38 @@ from juncture.types import Interrupt
 class Task:
     """A node due in a step, and what is known about its past tries."""
 
-    __slots__ = (
-        "argument",
-        "attempt",
-        "call",
-        "calls",
-        "consumed",
-        "held",
-        "identity",
-        "node",
-        "parent",
-        "place",
-        "questions",
-        "records",
-        "remaining",
-        "send",
-        "step",
-        "values",
-    )
+    argument: Any = None
+    """What was sent, for a send."""
+    attempt = 1
+    """Which try it is."""
+    records: list[TaskRecord] | None = None
+    """What an earlier run saved about it."""
+    consumed: set[str] | None = None
+    """The answers among them that were asked for."""
+    questions: list[Interrupt] | None = None
+    """What its calls asked."""
+    calls = 0
+    """How many of its calls are running."""
+    held: Any = None
+    """Its own outcome, while its calls are running."""
+    parent: Task | None = None
+    """For a call: the task that made it."""
+    identity = ""
+    """For a call: what it is known by within its parent."""
+    call: Any = None
+    """For a call: the event that asked for it."""
 
     def __init__(
-        self,
-        node: Node,
-        step: int,
-        place: int,
-        values: dict[str, Any],
-        remaining: int,
-        send: int = -1,
+        self, node: Node, step: int, place: int, values: dict[str, Any], remaining: int, send: int = -1
     ) -> None:
         """`values` are the committed values; `send` is the place among the step's sends, or -1."""
+        # Everything else has its default on the class: a task is made in every step.
         self.node = node
         self.step = step
         self.place = place
         self.values = values
-        self.argument: Any = None
         self.remaining = remaining
         self.send = send
-        self.attempt = 1
-        self.records: list[TaskRecord] | None = None
-        self.parent: Task | None = None
-        self.identity = ""
-        self.call: Any = None
-        self.calls = 0
-        self.consumed: set[str] | None = None
-        self.held: Any = None
-        self.questions: list[Interrupt] | None = None
 
     @property
     def id(self) -> str:

@@ -31,7 +31,8 @@ def _copy_list(value: list[Any]) -> list[Any]:
     return [v if type(v) in ATOMS else copied(v) for v in value]
 
 
-def _copy_dict(value: dict[Any, Any]) -> dict[Any, Any]:
+def copied_dict(value: dict[Any, Any]) -> dict[Any, Any]:
+    """The same as `copied`, for what is known to be a dict."""
     if only_atoms(map(type, value.values())):
         return value.copy()
     return {k: v if type(v) in ATOMS else copied(v) for k, v in value.items()}
@@ -62,7 +63,7 @@ def _copy_defaultdict(value: defaultdict[Any, Any]) -> defaultdict[Any, Any]:
 
 CONTAINERS: Final[Mapping[type, Callable[[Any], Any]]] = {
     list: _copy_list,
-    dict: _copy_dict,
+    dict: copied_dict,
     tuple: _copy_tuple,
     set: set.copy,
     bytearray: bytearray.copy,

@@ -23,10 +23,10 @@ from juncture.engine.tables import (
     Router,
     Tables,
 )
-from juncture.engine.values import copied
+from juncture.engine.values import ATOMS, CONTAINERS, copied, copied_dict
 from juncture.errors import GraphBuildError
 from juncture.graph.inject import injected, kind_of
-from juncture.graph.schema import Field, Schema, schema_from_callable, union_of_keys
+from juncture.graph.schema import Field, Schema, schema_from_callable, schema_of_object, union_of_keys
 from juncture.types import END, MISSING, START, RetryPolicy
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class _Assembly:
         named = [("state", self.state)]
         named += [("input", graph.schema(graph.input_schema)), ("output", graph.schema(graph.output_schema))]
         named += [(f"node {node!r}", schema) for node, schema in self.inputs.items()]
-        self.fields = union_of_keys(named)
+        self.fields = union_of_keys(named, strict=graph.strict)
         self.schemas = list({id(schema): schema for _, schema in named}.values())
         self.keys = self._keys()
         self.managed = {n: f.managed for n, f in self.fields.items() if f.managed is not None}
@@ -154,7 +154,7 @@ class _Assembly:
                 return dict.copy
             return lambda values: {name: values[name] for name in names if name in values}
         if everything:
-            return copied
+            return copied_dict
         return lambda values: {name: copied(values[name]) for name in names if name in values}
 
     # ---- nodes
@@ -193,17 +193,23 @@ class _Assembly:
             root_value=self.root,
         )
 
-    def _updates_of(self, schema: Schema) -> Callable[[Any, Any], Mapping[str, Any] | None] | None:
+    def _updates_of(self, schema: Schema) -> Callable[[Any, Any], Mapping[str, Any] | None]:
+        """Reads a returned object: one of the graph's types, or of any class with annotated fields."""
         objects = [s for s in (schema, *self.schemas) if s.kind not in ("open", "typed_dict", "root")]
-        if not objects:
-            return None
+        others: dict[type, Schema | None] = {}
 
         def updates_of(result: Any, before: Any) -> Mapping[str, Any] | None:
             for candidate in objects:
                 update = candidate.updates_of(result, before if candidate is schema else None)
                 if update is not None:
                     return update
-            return None
+            kind = type(result)
+            if kind in ATOMS or kind in CONTAINERS or isinstance(result, Mapping):
+                return None
+            if kind not in others:
+                others[kind] = schema_of_object(result)
+            other = others[kind]
+            return other.updates_of(result) if other is not None else None
 
         return updates_of
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import random
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
+from itertools import count
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from juncture.drivers.base import Driver
 from juncture.drivers.context import CURRENT, TaskContext
 from juncture.drivers.place import add_result, locate
 from juncture.drivers.pool import Pool
-from juncture.drivers.run import Shared
+from juncture.drivers.run import Part, Shared
 from juncture.drivers.sync import SyncDriver
 from juncture.engine.begin import Request
 from juncture.engine.returns import Reader, Returned
@@ -48,13 +49,18 @@ class Shape:
         self.labelled = isinstance(self.stream_mode, list)
 
 
-def shaped(part: StreamPart, shape: Shape) -> Any:
-    """One item, as the caller wants it."""
+def shaper(shape: Shape) -> Callable[[Part], Any]:
+    """What makes an item of a part, as the caller wants it."""
     if shape.version == "parts":
-        return part
+        numbers = count()
+        return lambda part: StreamPart(next(numbers), *part)
     if shape.labelled:
-        return (part.ns, part.mode, part.data) if shape.subgraphs else (part.mode, part.data)
-    return (part.ns, part.data) if shape.subgraphs else part.data
+        if shape.subgraphs:
+            return lambda part: (part[0], part[1], part[3])
+        return lambda part: (part[1], part[3])
+    if shape.subgraphs:
+        return lambda part: (part[0], part[3])
+    return itemgetter(3)
 
 
 class Call:
@@ -85,7 +91,7 @@ class Call:
         self.output_keys = self._output_keys(output_keys)
         self.context = self._context(context)
         self.log = self._log()
-        self.run_id = self.options.run_id or (self.outer.program.shared.run_id if self.outer else uuid.uuid4().hex)
+        self.run_id = self.options.run_id or (self.outer.program.shared.run_id if self.outer else os.urandom(16).hex())
         self.before = self._pauses(interrupt_before, graph.tables.interrupt_before)
         self.after = self._pauses(interrupt_after, graph.tables.interrupt_after)
         self.given = given
@@ -144,53 +150,52 @@ class Call:
         return ThreadLog(graph.checkpointer, options.thread_id, graph.codec, untracked=graph.tables.untracked)
 
     def _request(self, shared: Shared, *, streaming: bool) -> Request:
-        tables, given = self.graph.tables, self.given
-        request = Request(
-            "input",
+        kind, got, resume = self._read()
+        restricts = self._restricts
+        return Request(
+            kind,
             self.options.limit,
             random.random,
+            got.writes,
+            got.targets,
+            got.sends,
+            resume,
+            shared.answers,
             saving=self.log is not None,
             thread_id=self.thread_id,
             namespace=self.namespace,
             modes=shared.modes,
-            value_keys=self.output_keys if not streaming or self._restricts else None,
-            update_keys=self.output_keys if self._restricts else None,
-            answers=shared.answers,
+            value_keys=self.output_keys if not streaming or restricts else None,
+            update_keys=self.output_keys if restricts else None,
             before=self.before,
             after=self.after,
         )
+
+    def _read(self) -> tuple[Literal["input", "nested", "continue", "command"], Returned, Any]:
+        """What was given as the input: its kind, what it writes and where it leads, and the answers in it."""
+        given, tables = self.given, self.graph.tables
+        got = Returned()
         if given is None:
             if self.log is None:
                 raise EmptyInputError(
                     "Received no input for a graph without a saver: there is no thread that could go on. Give an input"
                 )
-            return replace(request, kind="continue")
+            return "continue", got, MISSING
         if isinstance(given, Command):
-            return self._command(cast("Command[Any]", given), request)
-        got = Returned()
-        reader = self._reader()
+            return "command", got, self._read_command(cast("Command[Any]", given), got)
         if tables.entry.root_value:
             got.writes.append((ROOT, admitted(given)))
         else:
-            reader.add(given, got)
+            self._reader().add(given, got)
         self._check_input(got)
-        return replace(request, kind="nested" if self.nested and self.log is not None else "input", writes=got.writes)
+        return "nested" if self.nested and self.log is not None else "input", got, MISSING
 
     @property
     def _restricts(self) -> bool:
         return self.output_keys is not self.graph.tables.output_keys
 
     def _reader(self) -> Reader:
-        tables = self.graph.tables
-        entry = replace(tables.entry, updates_of=self._updates_of)
-        return Reader(tables, entry, None, {})
-
-    def _updates_of(self, given: Any, before: Any) -> Mapping[str, Any] | None:
-        for schema in (self.graph.input, *self.graph.builder.schemas.values()):
-            update = schema.updates_of(given, before)
-            if update is not None:
-                return update
-        return None
+        return Reader(self.graph.tables, self.graph.tables.entry, None, {})
 
     def _check_input(self, got: Returned) -> None:
         tables = self.graph.tables
@@ -207,7 +212,7 @@ class Call:
                     key=name,
                 )
 
-    def _command(self, command: Command[Any], request: Request) -> Request:
+    def _read_command(self, command: Command[Any], got: Returned) -> Any:
         if command.graph is not None:
             raise InvalidUpdateError("There is no parent graph: a Command with graph=… can't be an input")
         if command.resume is MISSING and command.update is None and command.goto == ():
@@ -217,17 +222,8 @@ class Call:
                 "Cannot use Command(resume=...) without checkpointer: nothing of the thread was kept. Compile the graph "
                 'with a saver, for example compile(checkpointer="memory:")'
             )
-        got = Returned()
-        reader = self._reader()
-        reader.add(replace(command, resume=MISSING), got)
-        return replace(
-            request,
-            kind="command",
-            writes=got.writes,
-            targets=got.targets,
-            sends=got.sends,
-            resume=command.resume,
-        )
+        self._reader().add(replace(command, resume=MISSING), got)
+        return command.resume
 
     # ---- drivers
 
@@ -266,18 +262,11 @@ class Call:
 
     # ---- how it ended
 
-    @contextmanager
-    def explained(self, driver: Driver) -> Iterator[None]:
-        """Puts the place and the result so far on whatever ends the run by an exception."""
-        try:
-            yield
-        except GeneratorExit:
-            raise
-        except BaseException as error:
-            if not isinstance(error, (Pause, ParentCommand)):
-                locate(error, driver.shared, (), driver.root.loop)
-                add_result(error, self._result(driver, _status_of(error), []))
-            raise
+    def explain(self, error: BaseException, driver: Driver) -> None:
+        """Puts the place and the result so far on whatever ended the run by an exception."""
+        if not isinstance(error, (GeneratorExit, Pause, ParentCommand)):
+            locate(error, driver.shared, (), driver.root.loop)
+            add_result(error, self._result(driver, _status_of(error), []))
 
     def result(self, driver: Driver) -> Any:
         """What the caller gets."""
@@ -297,7 +286,7 @@ class Call:
         outer = self.outer
         if outer is not None and self.nested:
             if ending.questions:
-                outer.questions += ending.questions
+                outer.questions = [*outer.questions, *ending.questions]
                 raise Pause(*ending.questions)
             if ending.command is not None:
                 raise ParentCommand(ending.command)

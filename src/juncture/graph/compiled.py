@@ -14,7 +14,7 @@ from juncture.drivers.loops import Loops
 from juncture.engine.tables import Tables
 from juncture.errors import ConfigError, GraphBuildError
 from juncture.graph.assemble import assemble
-from juncture.graph.calls import Call, Shape, shaped
+from juncture.graph.calls import Call, Shape, shaper
 from juncture.graph.validate import validate
 from juncture.persistence.codec import Codec
 from juncture.persistence.registry import DEFAULT, Registry
@@ -64,8 +64,17 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         self.context_schema = builder.context_schema
         self.input: Schema = builder.schema(builder.input_schema)
         self.output: Schema = builder.schema(builder.output_schema)
+        self.tables.entry.updates_of = self._input_updates
         self.loops = Loops()
         self.codec = _codec(builder, self.tables)
+
+    def _input_updates(self, given: Any, before: Any) -> Mapping[str, Any] | None:
+        """An input that is an object of one of the graph's types, as an update."""
+        for schema in (self.input, *self.builder.schemas.values()):
+            update = schema.updates_of(given, before)
+            if update is not None:
+                return update
+        return None
 
     def __repr__(self) -> str:
         return f"<CompiledGraph {self.name!r}: {', '.join(self.tables.nodes)}>"
@@ -111,9 +120,12 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         if stream_mode is not None:
             return list(self._stream(call, Shape(stream_mode, subgraphs=False, version="v1")))
         driver = call.sync_driver(())
-        with call.explained(driver):
+        try:
             for _ in driver.drive():
                 pass
+        except BaseException as error:
+            call.explain(error, driver)
+            raise
         return call.result(driver)
 
     async def ainvoke(  # noqa: PLR0913 - mirrors LangGraph
@@ -137,8 +149,11 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
             shape = Shape(stream_mode, subgraphs=False, version="v1")
             return [item async for item in self._astream(call, shape)]
         driver = call.async_driver(())
-        with call.explained(driver):
+        try:
             await driver.run()
+        except BaseException as error:
+            call.explain(error, driver)
+            raise
         return call.result(driver)
 
     def stream(  # noqa: PLR0913 - mirrors LangGraph
@@ -194,17 +209,26 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
 
     def _stream(self, call: Call, shape: Shape) -> Iterator[Any]:
         driver = call.sync_driver(shape.modes, subgraphs=shape.subgraphs)
-        with call.explained(driver), closing(driver.drive()) as parts:
-            for part in parts:
-                yield shaped(part, shape)
+        shaped = shaper(shape)
+        try:
+            with closing(driver.drive()) as parts:
+                for part in parts:
+                    yield shaped(part)
+        except BaseException as error:
+            call.explain(error, driver)
+            raise
         call.ended(driver)
 
     async def _astream(self, call: Call, shape: Shape) -> Any:
         driver = call.async_driver(shape.modes, subgraphs=shape.subgraphs)
-        with call.explained(driver):
+        shaped = shaper(shape)
+        try:
             async with aclosing(driver.drive()) as parts:
                 async for part in parts:
-                    yield shaped(part, shape)
+                    yield shaped(part)
+        except BaseException as error:
+            call.explain(error, driver)
+            raise
         call.ended(driver)
 
     def batch(
