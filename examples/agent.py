@@ -61,7 +61,7 @@ class Message(TypedDict):
     tool_call_id: NotRequired[str]
 
 
-class Talk(TypedDict, total=False):
+class Talk(TypedDict):
     """The state."""
 
     messages: Annotated[list[Message], add_messages]
@@ -75,7 +75,7 @@ class Desk:
     docs: Path
 
 
-def script(state: Talk) -> Talk:
+def script(state: Talk) -> dict[str, Any]:
     """A stand-in for a model: its next message depends on the turn, and on what the tools answered."""
     turn = sum(message["role"] == "assistant" for message in state["messages"])
     answers = {m["tool_call_id"]: m["content"] for m in state["messages"] if "tool_call_id" in m}
@@ -128,9 +128,9 @@ def answer(call: Call, content: str) -> Message:
     return Message(id=f"answer-to-{call['id']}", role="tool", content=content, tool_call_id=call["id"])
 
 
-def build(model: Callable[[Talk], Talk] = script) -> CompiledGraph[Talk, Desk]:
+def build(model: Callable[[Talk], dict[str, Any]] = script) -> CompiledGraph[Talk, Desk]:
     """The graph, which keeps its threads for as long as this program runs."""
-    graph = StateGraph(Talk, context_schema=Desk)
+    graph: StateGraph[Talk, Desk] = StateGraph(Talk, context_schema=Desk)
     graph.add_node("model", model)
     graph.add_node("tool", tool)
     graph.add_node("note", note)
@@ -156,7 +156,8 @@ def value_of(part: ast.expr) -> float:
             return -value_of(operand)
         case ast.BinOp(left=left, op=sign, right=right) if type(sign) in ARITHMETIC:
             return ARITHMETIC[type(sign)](value_of(left), value_of(right))
-    raise ValueError(f"{ast.unparse(part)} is no arithmetic")
+        case _:
+            raise ValueError(f"{ast.unparse(part)} is no arithmetic")
 
 
 def search(desk: Desk, word: str) -> str:

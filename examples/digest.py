@@ -41,11 +41,11 @@ from juncture import (
 from juncture.types import StreamWriter
 
 PROJECT = Path(__file__).resolve().parent.parent
-SKIPPED = {"__pycache__", "node_modules"}
+SKIPPED = {"__pycache__", "node_modules", "site-packages"}
 
 
-class Digest(TypedDict, total=False):
-    """The state."""
+class Digest(TypedDict):
+    """The state. A call gives the first three keys, the nodes the others; a node returns what it changes."""
 
     folder: str
     patterns: list[str]
@@ -64,7 +64,7 @@ class Job(TypedDict):
     name: str
 
 
-def list_files(state: Digest, writer: StreamWriter) -> Digest:
+def list_files(state: Digest, writer: StreamWriter) -> dict[str, Any]:
     """The files that match the patterns; also folders that can't be looked into, so that the report names them."""
     folder, names = Path(state["folder"]), set[str]()
     for path in (found for pattern in state["patterns"] for found in folder.glob(pattern)):
@@ -82,7 +82,7 @@ def one_read_each(state: Digest) -> list[Send] | Literal["__end__"]:
     return [Send("read", Job(folder=state["folder"], name=name)) for name in state["files"]] or END
 
 
-def read(job: Job, writer: StreamWriter) -> Digest:
+def read(job: Job, writer: StreamWriter) -> dict[str, Any]:
     """One document, counted; or why it couldn't be, for one bad file must not lose the others."""
     try:
         document = count(job["name"], Path(job["folder"], job["name"]))
@@ -93,7 +93,7 @@ def read(job: Job, writer: StreamWriter) -> Digest:
     return {"documents": [document]}
 
 
-def rank(state: Digest) -> Digest:
+def rank(state: Digest) -> dict[str, Any]:
     """The report. Runs once: in the step after the one in which all `read` ran."""
     unread = [document for document in state["documents"] if document.problem]
     ranked = by_telling_terms([document for document in state["documents"] if not document.problem])
@@ -115,7 +115,7 @@ def write(state: Digest) -> None:
 
 def build(saver: InMemorySaver) -> CompiledGraph[Digest]:
     """The graph, which keeps its threads in `saver`."""
-    graph = StateGraph(Digest)
+    graph: StateGraph[Digest] = StateGraph(Digest)
     graph.add_node("list", list_files)
     graph.add_node("read", read)
     graph.add_node("rank", rank)
@@ -208,14 +208,15 @@ def run(options: argparse.Namespace, saver: InMemorySaver) -> int:
 def main(arguments: Sequence[str] | None = None, saver: InMemorySaver | None = None) -> int:
     """The command line; see the top of this file."""
     parser = argparse.ArgumentParser("demo", description="Digests a folder of documents into a report.")
-    default = {"help": "default: %(default)s"}
     parser.add_argument("folder", nargs="?", type=Path, help="default: the docs of this project")
     answers = parser.add_mutually_exclusive_group()
     answers.add_argument("--approve", dest="answer", action="store_const", const=True, help="write")
     answers.add_argument("--reject", dest="answer", action="store_const", const=False, help="don't write")
-    parser.add_argument("--out", type=Path, default=PROJECT / "build" / "digest.md", **default)
-    parser.add_argument("--thread", default="digest", metavar="ID", **default)
-    parser.add_argument("--workers", type=int, default=8, metavar="N", **default)
+    parser.add_argument(
+        "--out", type=Path, default=PROJECT / "build" / "digest.md", help="default: %(default)s"
+    )
+    parser.add_argument("--thread", default="digest", metavar="ID", help="default: %(default)s")
+    parser.add_argument("--workers", type=int, default=8, metavar="N", help="default: %(default)s")
     options = parser.parse_args(arguments)
     if options.folder and not options.folder.is_dir():
         parser.error(f"there is no folder {str(options.folder)!r}")
