@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
 
-from documents import Document, as_markdown, by_telling_terms, count
+from documents import Document, as_markdown, by_telling_terms, count, printable
 
 from juncture import (
     END,
@@ -72,7 +72,7 @@ def list_files(state: Digest, writer: StreamWriter) -> dict[str, Any]:
         hidden = any(part.startswith(".") or part in SKIPPED for part in inside.parts)
         open_folder = os.path.isdir(path) and os.access(path, os.R_OK | os.X_OK)
         if not (hidden or open_folder or path == Path(state["out"])):
-            names.add("".join(letter if letter.isprintable() else "\ufffd" for letter in str(inside)))
+            names.add(str(inside))
     writer({"found": len(names)})
     return {"files": sorted(names), "documents": Overwrite([])}  # not added to those of an earlier digest
 
@@ -102,7 +102,9 @@ def rank(state: Digest) -> dict[str, Any]:
 
 def approve(state: Digest) -> Command[Literal["write", "__end__"]]:
     """Pauses in `interrupt`. When the answer is there this runs again from its top, and `interrupt` returns it."""
-    answer = interrupt({"question": f"Write this report to {state['out']}?", "report": state["report"]})
+    answer = interrupt(
+        {"question": f"Write this report to {printable(state['out'])}?", "report": state["report"]}
+    )
     return Command(update={"approved": answer is True}, goto="write" if answer is True else END)
 
 
@@ -150,7 +152,7 @@ class Progress:
             self.found = part["found"]
             return
         self.done += 1
-        line = f"[{self.done}/{self.found}] {part['name']}"
+        line = f"[{self.done}/{self.found}] {printable(part['name'])}"
         line += f": {part['problem']}" if part["problem"] else ""
         if self.live:
             line = "\r\x1b[K" + line[: shutil.get_terminal_size().columns - 1]
@@ -194,14 +196,14 @@ def run(options: argparse.Namespace, saver: InMemorySaver) -> int:
     except PendingInterruptError:  # this thread was left at the question
         questions = follow(graph, None, config)
     if not questions:
-        print(f"There are no files in {folder}.")
+        print(f"There are no files in {printable(folder)}.")
         return NO_FILES
     answer = ask(questions[0].value) if options.answer is None else options.answer
     if answer is None:
         print("Paused: the report waits for approval. Run this again with --approve, or with --reject.")
         return PAUSED
     follow(graph, Command(resume=answer), config)
-    print(f"The report is in {out}." if answer else "Rejected: nothing was written.")
+    print(f"The report is in {printable(out)}." if answer else "Rejected: nothing was written.")
     return WRITTEN if answer else REJECTED
 
 

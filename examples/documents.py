@@ -175,4 +175,9 @@ def as_markdown(
 
 def escaped(text: str) -> str:
     """Text for one cell of a table, so that Markdown shows it as it is."""
-    return SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    return SPECIAL.sub(r"\\\1", printable(text))
+
+
+def printable(text: str) -> str:
+    """The text on one line; what can't be shown, such as a byte of a name that isn't UTF-8, as a placeholder."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in " ".join(text.split()))
