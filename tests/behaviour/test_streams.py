@@ -3,16 +3,13 @@
 import asyncio
 import operator
 import threading
-from contextlib import aclosing, closing
 from typing import Annotated, Any, TypedDict
 
 import pytest
 
 from juncture import (
-    END,
     START,
     Command,
-    InMemorySaver,
     Interrupt,
     Runtime,
     Send,
@@ -22,7 +19,6 @@ from juncture import (
     interrupt,
 )
 from tests.behaviour.building import chain, fan, nothing, thread, wrote
-from tests.behaviour.leftovers import no_other_task, nothing_left
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -97,7 +93,12 @@ def test_tasks_shows_the_start_and_the_end_of_each_task(engine, two_steps):
         {"name": "one", "input": {"log": ["in"]}, "triggers": ("branch:to:one",)},
         {"name": "one", "error": None, "result": {"log": ["one"], "x": 1}, "interrupts": []},
         {"name": "two", "input": {"log": ["in", "one"], "x": 1}, "triggers": ("branch:to:two",)},
-        {"name": "two", "error": None, "result": {"log": {"$writes": [["two"], ["three"]]}}, "interrupts": []},
+        {
+            "name": "two",
+            "error": None,
+            "result": {"log": {"$writes": [["two"], ["three"]]}},
+            "interrupts": [],
+        },
     ]
     ids = [item["id"] for item in items]
     assert ids[0] == ids[1] != ids[2] == ids[3]
@@ -230,7 +231,12 @@ def test_subgraphs_put_the_namespace_in_front(engine):
 
 
 def test_subgraphs_with_a_list_of_modes_give_triples(engine):
-    items = engine.stream(chain(Plain, sub=chain(Plain, leaf=wrote("x", 2))), {"x": 1}, subgraphs=True, stream_mode=["values", "updates"])
+    items = engine.stream(
+        chain(Plain, sub=chain(Plain, leaf=wrote("x", 2))),
+        {"x": 1},
+        subgraphs=True,
+        stream_mode=["values", "updates"],
+    )
     assert [(len(ns), mode, data) for ns, mode, data in items] == [
         (0, "values", {"x": 1}),
         (1, "values", {"x": 1}),
@@ -314,7 +320,11 @@ def test_parts_number_everything_from_zero_without_gaps(engine, colour):
     inner = chain(State, leaf=colour(talks))
     graph = fan(State, a=colour(talks), b=inner, c=colour(talks))
     parts = engine.stream(
-        graph, {"x": 1}, stream_mode=["values", "updates", "custom", "tasks", "debug"], subgraphs=True, version="parts"
+        graph,
+        {"x": 1},
+        stream_mode=["values", "updates", "custom", "tasks", "debug"],
+        subgraphs=True,
+        version="parts",
     )
     assert all(type(part) is StreamPart for part in parts)
     assert [part.seq for part in parts] == list(range(len(parts)))
@@ -339,7 +349,10 @@ def test_parts_carry_node_step_and_place_in_the_plan(engine):
     parts = engine.stream(graph, {"x": 1}, stream_mode=["values", "updates", "tasks"], version="parts")
     assert {(p.node, p.place) for p in parts if p.mode == "updates"} == {("a", 0), ("b", 1), ("c", 2)}
     assert {(p.node, p.place) for p in parts if p.mode == "tasks"} == {("a", 0), ("b", 1), ("c", 2)}
-    assert [(p.step, p.node, p.place) for p in parts if p.mode == "values"] == [(0, None, None), (1, None, None)]
+    assert [(p.step, p.node, p.place) for p in parts if p.mode == "values"] == [
+        (0, None, None),
+        (1, None, None),
+    ]
     assert {p.step for p in parts if p.mode != "values"} == {1}
 
 
@@ -368,9 +381,7 @@ def test_tasks_start_in_plan_order_and_the_commit_follows_it(engine):
             done[part.node].set()
 
     graph = fan(State, a=node("a"), b=node("b"), c=node("c"))
-    parts = engine.consume(
-        graph, {"x": 1}, use, stream_mode=["tasks", "updates", "values"], version="parts"
-    )
+    parts = engine.consume(graph, {"x": 1}, use, stream_mode=["tasks", "updates", "values"], version="parts")
     assert [p.node for p in parts if p.mode == "tasks" and "input" in p.data] == ["a", "b", "c"]
     assert [p.node for p in parts if p.mode == "updates"] == ["c", "b", "a"]
     assert parts[-1].data["log"] == ["a", "b", "c"]
