@@ -100,6 +100,7 @@ def _first_write(write: Any) -> list[Any]:
 _attributes = cast("Any", add_messages)  # a function's attributes are unknown to its type
 _attributes.pure = True
 _attributes.first_write = _first_write
+_attributes.identify = identified
 
 
 class MessagesState(TypedDict):

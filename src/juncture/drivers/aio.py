@@ -16,7 +16,8 @@ from contextvars import Context, copy_context
 from heapq import heappop, heappush
 from inspect import CORO_CREATED, getcoroutinestate
 from itertools import count
-from threading import Event as Flag, get_ident
+from threading import Event as Flag
+from threading import get_ident
 from typing import Any, cast
 
 from juncture.drivers.attempt import body, body_async, generate, route_async
@@ -109,7 +110,11 @@ class AsyncDriver(Driver):
             self._begin_due()
         else:
             told = await self._listen()
-            if told is not None:
+            if told is None:
+                return
+            if self.parts:  # they come before whatever the event leads to, be it an exception
+                self.ready.append(told)
+            else:
                 await self._advance(*told)
 
     async def _listen(self) -> tuple[Program, Event] | None:
@@ -386,6 +391,9 @@ class AsyncDriver(Driver):
                 return end.value
             if emit is not None:
                 self._put_part(program, task, part_of(program, emit))
+            if self._stopping or (program.live or {}).get(task) is True:
+                pieces.close()
+                return Stopped(task)
 
     # ---- the outside
 
@@ -423,10 +431,13 @@ class AsyncDriver(Driver):
         return send
 
     def _put_part(self, program: Program, task: Task, part: Part) -> None:
-        while len(self._inbox) + len(self.parts) >= BUFFERED_PARTS:
-            self._worker_room.clear()
-            if self._stopping or (program.live or {}).get(task) is True:
+        live = program.live or {}
+        while (stopped := self._stopping or live.get(task) is True) or (
+            len(self._inbox) + len(self.parts) >= BUFFERED_PARTS
+        ):
+            if stopped:
                 raise Cancelled("the run was stopped while this node was sending to its stream")
+            self._worker_room.clear()
             self._worker_room.wait(0.05)
         self._post(part)
 

@@ -63,7 +63,9 @@ class Try(TaskContext):
             self.described = described(task.values)
 
     def new_reader(self, before: Any = None) -> Reader:
-        return Reader(self.program.tables, self.task.node, self.given, self.task.values, before)
+        return Reader(
+            self.program.tables, self.task.node, self.given, self.task.values, before, place_of(self.program, self.task)
+        )
 
     def done(self, result: Any) -> Outcome:
         """The outcome of a body that returned."""
@@ -109,6 +111,12 @@ class Try(TaskContext):
             return self.outcome(self.new_reader().read(replace(command, graph=None)))
         except Exception as error:  # noqa: BLE001 - an outcome from here on
             return Failed(self.task, error)
+
+
+def place_of(program: Program, task: Task) -> str:
+    """What is unique for a task, and the same when it runs again after a restart."""
+    shared = program.shared
+    return "\x1f".join((shared.thread_id or shared.run_id, *program.namespace, task.id))
 
 
 def with_managed(task: Task, managed: Mapping[str, type[ManagedValue]]) -> dict[str, Any]:
@@ -281,7 +289,7 @@ class _Routing:
         self.program = program
         self.done = done
         node = done.task.node
-        self.reader = Reader(program.tables, node, None, {})
+        self.reader = Reader(program.tables, node, None, {}, None, f"{place_of(program, done.task)}\x1froute")
         self.targets = list(done.targets)
         self.sends = list(done.sends)
         done.targets, done.sends = self.targets, self.sends

@@ -187,7 +187,7 @@ class Driver(ABC):
             kind, payload = emit.data
             now = datetime.now(UTC).isoformat()
             emit.data = {"step": emit.step, "timestamp": now, "type": kind, "payload": payload}
-        self.parts.append((program.namespace, emit.mode, emit.node, emit.data, emit.step, emit.place))
+        self.parts.append((program.shown, emit.mode, emit.node, emit.data, emit.step, emit.place))
 
     # ---- what the drivers do each in their way
 

@@ -45,8 +45,8 @@ class Shared:
     """Bytes that are equal for equal content."""
     level: int = 0
     """How many calls of graphs this one is nested in."""
-    namespace: tuple[str, ...] = ()
-    """Where it stands in the call that it is nested in."""
+    base: int = 0
+    """How many levels of a namespace belong to the calls that this one is nested in, and aren't shown."""
     answers: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -65,6 +65,7 @@ class Program:
         "namespace",
         "parent",
         "shared",
+        "shown",
         "tables",
         "task",
     )
@@ -88,6 +89,8 @@ class Program:
         self.namespace = request.namespace
         self.loop = Loop(tables, request)
         self.gen: Any = None
+        self.shown = request.namespace[driver.shared.base :]
+        """Its namespace, as its parts show it."""
         self.hears = self.consumes("custom")
         """Somebody consumes what its nodes write to their stream."""
         self.closed = False
@@ -114,14 +117,14 @@ class Program:
 
     def consumes(self, mode: str) -> bool:
         """Whether somebody consumes this mode's parts from this graph."""
-        return mode in self.shared.modes and (self.shared.subgraphs or not self.namespace)
+        return mode in self.shared.modes and (self.shared.subgraphs or self.parent is None)
 
     def writer(self, context: TaskContext) -> StreamWriter:
         """The function with which a task sends to the consumers of ``custom``."""
         if not self.hears:
             return _nobody_listens
         task = context.task
-        name, step, namespace, send = task.node.name, task.step, self.namespace, self.driver.sender(self, task)
+        name, step, namespace, send = task.node.name, task.step, self.shown, self.driver.sender(self, task)
 
         def write(value: Any) -> None:
             if context.ended:
@@ -143,7 +146,7 @@ class Program:
 
 def part_of(program: Program, emit: Emit) -> Part:
     """What a program shows, as a part."""
-    return (program.namespace, emit.mode, emit.node, emit.data, emit.step, emit.place)
+    return (program.shown, emit.mode, emit.node, emit.data, emit.step, emit.place)
 
 
 def _nobody_listens(value: Any) -> None:

@@ -8,12 +8,13 @@ time: the caller's, or, while a body in the caller's thread waits for its calls,
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextvars import Context, copy_context
 from heapq import heappop, heappush
 from itertools import count
 from queue import Empty, SimpleQueue
-from threading import Condition, Event as Flag
+from threading import Condition
+from threading import Event as Flag
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,10 @@ def attempt(program: Program, task: Task, context: Context) -> Outcome:
     if task.node.routers and type(outcome) is Done:
         return context.run(route, program, outcome)
     return outcome
+
+
+def _stopped() -> Cancelled:
+    return Cancelled("the run was stopped while this node was sending to its stream")
 
 
 _NO_TURN: Any = None
@@ -112,7 +117,11 @@ class SyncDriver(Driver):
             self._next_piece(*self._here)
         else:
             told = self._listen()
-            if told is not None:
+            if told is None:
+                return
+            if self.parts:  # they come before whatever the event leads to, be it an exception
+                self.ready.append(told)
+            else:
                 self._advance(*told)
 
     def _listen(self) -> tuple[Program, Event] | None:
@@ -188,10 +197,7 @@ class SyncDriver(Driver):
                     try:
                         reply = attempt(program, task, copy_context())
                     finally:
-                        if self._called:
-                            self._leave_body()
-                        else:
-                            self.inside -= 1
+                        self._leave_body()
                     continue
                 self.due.append((program, task))
                 program.active += 1
@@ -246,6 +252,9 @@ class SyncDriver(Driver):
 
     def _leave_body(self) -> None:
         """Takes the turn back from whichever thread pumps, once the body on the driver's stack has ended."""
+        if not self._called:
+            self.inside -= 1
+            return
         with self._turn:
             self.inside -= 1
             while self._pumping:
@@ -324,6 +333,9 @@ class SyncDriver(Driver):
                 return end.value
             if emit is not None:
                 send(part_of(program, emit))
+            if self._stopping or (program.live or {}).get(task) is True:
+                pieces.close()
+                return Stopped(task)
 
     def _next_piece(self, program: Program, task: Task, pieces: Generator[Emit | None, None, Outcome]) -> None:
         """A lone generator node, in the caller's thread: every piece is shown before the next is made."""
@@ -397,10 +409,13 @@ class SyncDriver(Driver):
         a burst at once.
         """
         put, size = self._inbox.put, self._inbox.qsize
+        live: Mapping[Task, Any] = program.live if program.live is not None else {}
         handed = 0.0
 
         def send(part: Part) -> None:
             nonlocal handed
+            if self._stopping or live.get(task) is True:
+                raise _stopped()
             if size() >= BUFFERED_PARTS:
                 self._wait_for_consumer(program, task)
             put(part)
@@ -417,7 +432,7 @@ class SyncDriver(Driver):
         while self._inbox.qsize() >= BUFFERED_PARTS:
             self._room.clear()
             if self._stopping or (program.live or {}).get(task) is True:
-                raise Cancelled("the run was stopped while this node was sending to its stream")
+                raise _stopped()
             self._room.wait(0.05)
 
     async def wait_for_room(self) -> None:

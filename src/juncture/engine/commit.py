@@ -7,14 +7,15 @@ in the order they are given, which is the plan's, so the result never depends on
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import Any
 
 from juncture.channels.base import Channel
+from juncture.channels.marks import settled
 from juncture.engine.state import State
 from juncture.engine.tables import LAST, Key, Tables
-from juncture.engine.values import ATOMS, copied
+from juncture.engine.values import ATOMS, WRAPPERS, copied
 from juncture.errors import InvalidUpdateError
-from juncture.types import MARK_FOR_REMOVAL, MISSING, Overwrite
+from juncture.types import MARK_FOR_REMOVAL, MISSING
 
 
 class Changes:
@@ -56,11 +57,9 @@ def merge(tables: Tables, state: State, entries: Iterable[Entry]) -> Changes:
                     raise _conflict(name, writers[name], node)
                 writers[name] = node
                 if type(value) not in ATOMS:
-                    if value is MARK_FOR_REMOVAL:
-                        value = MISSING
+                    value = settled(value)
+                    if value is MISSING:
                         changes.removes = True
-                    elif type(value) is Overwrite:
-                        value = value.value
                 values[name] = value
             else:
                 if folds is None:
@@ -101,7 +100,7 @@ def _fold(key: Key, state: State, group: list[tuple[Any, str]], changes: Changes
     if reducer is not None and old is not MISSING and len(group) == 1:
         value, node = group[0]
         kind = type(value)
-        if kind is not dict and kind is not Overwrite and value is not MARK_FOR_REMOVAL:
+        if kind is not dict and kind not in WRAPPERS and value is not MARK_FOR_REMOVAL:
             try:
                 new = reducer(old, value) if key.pure else reducer(copied(old), copied(value))
             except BaseException as error:
@@ -111,19 +110,13 @@ def _fold(key: Key, state: State, group: list[tuple[Any, str]], changes: Changes
             return
     # A write lives on after this: in streams, records, a router's view. So a reducer that isn't known gets copies.
     given = old if key.pure else copied(old)
-    writes = [value if key.pure else _copied_write(value) for value, _ in group]
+    writes = [value if key.pure else copied(value) for value, _ in group]
     try:
         new = key.channel.update(given, writes)
     except BaseException as error:
         _blame(error, key.name, _culprit(key.channel, old, group))
         raise
     _put(key, _validated(key, old, group, new), changes)
-
-
-def _copied_write(value: Any) -> Any:
-    if type(value) is Overwrite:
-        return Overwrite(copied(cast("Overwrite[Any]", value).value))
-    return copied(value)
 
 
 def _validated(key: Key, old: Any, group: list[tuple[Any, str]], new: Any) -> Any:

@@ -51,7 +51,8 @@ def outcome_of(
         return Done(task, writes)
     if command.graph not in (Command.PARENT, task.node.name, "|".join(namespace)):
         return Escaped(task, command)
-    reader = Reader(parent, replace(task.node, successors=(), joins=(), routers=()), None, {})
+    place = "\x1f".join((*namespace, "command"))
+    reader = Reader(parent, replace(task.node, successors=(), joins=(), routers=()), None, {}, None, place)
     got: Returned = reader.read(replace(command, graph=None))
     return Done.routed(task, writes + got.writes, got.targets, got.sends)
 

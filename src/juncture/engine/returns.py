@@ -45,6 +45,8 @@ class Reader:
     handed: Any
     committed: Mapping[str, Any]
     before: Any = None
+    place: str = ""
+    """Unique for this try of this task: what ids of new items are made from."""
 
     def read(self, result: Any) -> Returned:
         """The meaning of one returned value.
@@ -161,6 +163,8 @@ class Reader:
             if tables.strict and self._came_back(name, value, key.merge != LAST):
                 return
             value = self._admit_value(name, value)
+        if key.identify is not None and value is not MARK_FOR_REMOVAL and type(value) is not Overwrite:
+            value = key.identify(value, f"{self.place}\x1f{len(writes)}")
         if key.validate is not None and value is not MARK_FOR_REMOVAL:
             value = self._validate(name, value, key.validate)
         writes.append((name, value))
@@ -189,8 +193,6 @@ class Reader:
 
     def _admit_value(self, name: str, value: Any) -> Any:
         try:
-            if type(value) is Overwrite:
-                return Overwrite(admitted(cast("Overwrite[Any]", value).value))
             return admitted(value)
         except InvalidUpdateError as error:
             error.node, error.key = self.node.name, name

@@ -51,7 +51,6 @@ from juncture.engine.task import Task
 from juncture.errors import GraphRecursionError, InternalError, InvalidUpdateError
 from juncture.types import Command, Interrupt
 
-
 _WAIT = Wait()
 
 

@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from juncture.types import Interrupt, Send
 
-
 RecordKind = Literal["done", "failed", "question", "answer", "call", "paused"]
 
 

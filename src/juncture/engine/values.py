@@ -13,11 +13,14 @@ to copy), so a state of numbers and strings costs one `dict.copy`.
 
 from __future__ import annotations
 
+import operator
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
+from juncture.channels.strategies import Remove, ReplaceAll
 from juncture.errors import InvalidUpdateError
+from juncture.types import Overwrite
 
 ATOMS: Final = frozenset({str, int, float, bool, type(None), bytes, complex})
 """Types whose instances are immutable and hold nothing: shared as they are."""
@@ -61,6 +64,21 @@ def _copy_defaultdict(value: defaultdict[Any, Any]) -> defaultdict[Any, Any]:
     return defaultdict(value.default_factory, {k: copied(v) for k, v in value.items()})
 
 
+def _copy_overwrite(value: Overwrite[Any]) -> Overwrite[Any]:
+    return Overwrite(copied(value.value))
+
+
+def _copy_remove(value: Remove) -> Remove:
+    return Remove(copied(value.value))
+
+
+def _copy_replace_all(value: ReplaceAll) -> ReplaceAll:
+    return ReplaceAll(copied(value.items))
+
+
+WRAPPERS: Final[Mapping[type, Callable[[Any], Any]]] = {Overwrite: operator.attrgetter("value"), Remove: operator.attrgetter("value"), ReplaceAll: operator.attrgetter("items")}
+"""Marks around a written value, and how to get at what is in them."""
+
 CONTAINERS: Final[Mapping[type, Callable[[Any], Any]]] = {
     list: _copy_list,
     dict: copied_dict,
@@ -71,8 +89,11 @@ CONTAINERS: Final[Mapping[type, Callable[[Any], Any]]] = {
     OrderedDict: _copy_ordered,
     defaultdict: _copy_defaultdict,
     Counter: Counter.copy,
+    Overwrite: _copy_overwrite,
+    Remove: _copy_remove,
+    ReplaceAll: _copy_replace_all,
 }
-"""How each built-in container is copied; by exact type, so that a subclass is a leaf."""
+"""How each built-in container, and each mark around a written value, is copied; by exact type, so that a subclass is a leaf."""
 
 
 def copied(value: Any) -> Any:
@@ -109,8 +130,12 @@ def admitted(value: Any) -> Any:
                 return value.copy()
             return {k: v if type(v) in ATOMS else admitted(v) for k, v in value.items()}
         if kind in CONTAINERS:
-            nested = value.values() if isinstance(value, dict) else () if kind is bytearray else value
-            for v in cast("Any", nested):
+            nested: Any
+            if kind in WRAPPERS:
+                nested = (WRAPPERS[kind](value),)
+            else:
+                nested = value.values() if isinstance(value, dict) else () if kind is bytearray else value
+            for v in nested:
                 admitted(v)
             return CONTAINERS[kind](value)
     except RecursionError:

@@ -106,7 +106,13 @@ class _Assembly:
         if isinstance(channel, BinaryOperatorAggregate):
             reducer = channel.operator
             return Key(
-                name, REDUCE, channel, reducer, is_pure(reducer), validate_merged=self._merged_validator(name, reducer)
+                name,
+                REDUCE,
+                channel,
+                reducer,
+                is_pure(reducer),
+                identify=getattr(reducer, "identify", None),
+                validate_merged=self._merged_validator(name, reducer),
             )
         return Key(name, CHANNEL, channel, None, pure=False)
 
@@ -293,7 +299,7 @@ class _Assembly:
         output = graph.schema(graph.output_schema)
         given = graph.schema(graph.input_schema)
         check = self.state.check_model if self.state.has_model_check else None
-        validated = any(key.validate is not None for key in self.keys.values())
+        slow = any(key.validate is not None or key.identify is not None for key in self.keys.values())
         return Tables(
             name=self.name,
             nodes=nodes,
@@ -306,7 +312,7 @@ class _Assembly:
             initial={n: v for n, key in self.keys.items() if (v := key.channel.initial()) is not MISSING},
             strict=graph.strict,
             deferred=deferred,
-            quick_keys=frozenset() if validated or self.root else self.keys.keys(),
+            quick_keys=frozenset() if slow or self.root else self.keys.keys(),
             interrupt_before=interrupt_before,
             interrupt_after=interrupt_after,
             volatile=tuple(key for key in self.keys.values() if key.channel.volatile),

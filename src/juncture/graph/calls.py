@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from itertools import count
 from operator import itemgetter
@@ -25,7 +25,18 @@ from juncture.errors import ConfigError, EmptyInputError, InvalidUpdateError, Pa
 from juncture.graph.config import read_config, read_modes
 from juncture.graph.validate import check_interrupts
 from juncture.persistence.threads import ThreadLog
-from juncture.types import MISSING, ROOT, START, CheckpointRef, Command, Interrupt, RunResult, Status, StreamMode, StreamPart
+from juncture.types import (
+    MISSING,
+    ROOT,
+    START,
+    CheckpointRef,
+    Command,
+    Interrupt,
+    RunResult,
+    Status,
+    StreamMode,
+    StreamPart,
+)
 
 if TYPE_CHECKING:
     from juncture.drivers.aio import AsyncDriver
@@ -195,7 +206,7 @@ class Call:
         return self.output_keys is not self.graph.tables.output_keys
 
     def _reader(self) -> Reader:
-        return Reader(self.graph.tables, self.graph.tables.entry, None, {})
+        return Reader(self.graph.tables, self.graph.tables.entry, None, {}, None, self.run_id)
 
     def _check_input(self, got: Returned) -> None:
         tables = self.graph.tables
@@ -227,8 +238,23 @@ class Call:
 
     # ---- drivers
 
-    def _shared(self, modes: Sequence[str], *, subgraphs: bool) -> Shared:
+    @property
+    def relayed(self) -> frozenset[str]:
+        """The modes in which this call's parts go to the consumer of the enclosing run, where nobody here consumes."""
         outer = self.outer
+        if outer is None or not self.nested or not outer.program.shared.subgraphs:
+            return frozenset()
+        return outer.program.shared.modes
+
+    def relay(self) -> Callable[[Part], None]:
+        """What sends a part to the consumer of the enclosing run."""
+        outer = self.outer
+        assert outer is not None
+        return outer.program.driver.sender(outer.program, outer.task)
+
+    def _shared(self, modes: Collection[str], *, subgraphs: bool) -> Shared:
+        outer = self.outer
+        relays = outer is not None and isinstance(modes, frozenset)  # a stream's own modes are a tuple
         return Shared(
             run_id=self.run_id,
             thread_id=self.thread_id,
@@ -239,17 +265,18 @@ class Call:
             modes=frozenset(modes),
             subgraphs=subgraphs,
             digest=self.graph.codec.encode,
+            base=outer.program.shared.base if relays and outer is not None else len(self.namespace),
             level=outer.program.shared.level + 1 if outer is not None else 0,
             answers=outer.program.driver.answers_for(outer.task) if outer is not None and self.nested else {},
         )
 
-    def sync_driver(self, modes: Sequence[str], *, subgraphs: bool = False) -> SyncDriver:
+    def sync_driver(self, modes: Collection[str], *, subgraphs: bool = False) -> SyncDriver:
         """A driver for the caller's thread."""
         shared = self._shared(modes, subgraphs=subgraphs)
         request = self._request(shared, streaming=bool(modes))
         return SyncDriver(shared, self.graph.tables, request, self.log, self.graph.loops, self._pool())
 
-    def async_driver(self, modes: Sequence[str], *, subgraphs: bool = False) -> AsyncDriver:
+    def async_driver(self, modes: Collection[str], *, subgraphs: bool = False) -> AsyncDriver:
         """A driver for the running event loop."""
         from juncture.drivers.aio import AsyncDriver
 

@@ -119,10 +119,13 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         call = Call(self, input, config, context, thread_id, output_keys, interrupt_before, interrupt_after)
         if stream_mode is not None:
             return list(self._stream(call, Shape(stream_mode, subgraphs=False, version="v1")))
-        driver = call.sync_driver(())
+        relayed = call.relayed
+        driver = call.sync_driver(relayed, subgraphs=bool(relayed))
+        send = call.relay() if relayed else None
         try:
-            for _ in driver.drive():
-                pass
+            for part in driver.drive():
+                if send is not None:
+                    send(part)
         except BaseException as error:
             call.explain(error, driver)
             raise
@@ -148,9 +151,15 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         if stream_mode is not None:
             shape = Shape(stream_mode, subgraphs=False, version="v1")
             return [item async for item in self._astream(call, shape)]
-        driver = call.async_driver(())
+        relayed = call.relayed
+        driver = call.async_driver(relayed, subgraphs=bool(relayed))
+        send = call.relay() if relayed else None
         try:
-            await driver.run()
+            if send is None:
+                await driver.run()
+            else:
+                async for part in driver.drive():
+                    send(part)
         except BaseException as error:
             call.explain(error, driver)
             raise

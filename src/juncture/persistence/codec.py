@@ -90,8 +90,9 @@ class Codec:
         self.encoders = dict(tags.ENCODERS)
         # ormsgpack drops whatever its callbacks raise and raises its own; this is where they leave it, by worker.
         self._left: dict[int, BaseException] = {}
-        self.pack = _Level(self, 0).pack
-        """As `encode`, without saying where."""
+        # What was tagged since something odd was met in an encoding, by worker and identity: see `_Level.pack`.
+        self.kept: dict[int, dict[int, tuple[Any, Ext]]] = {}
+        self._top = _Level(self, 0)
 
     def encode(self, value: Any, where: str = "value") -> bytes:
         """The bytes of a value.
@@ -109,6 +110,14 @@ class Codec:
         except SerializationError as error:
             told = places.of_writing(self, value, error).told(where)
             raise told from told.__cause__
+
+    def pack(self, value: Any) -> bytes:
+        """As `encode`, without saying where."""
+        try:
+            return self._top.pack(value)
+        finally:
+            if self.kept:
+                self.kept.pop(get_ident(), None)
 
     def decode(self, stored: bytes, where: str = "value") -> Any:
         """The value of bytes that `encode` gave; equal, of the same types, and new in every container.
@@ -251,6 +260,9 @@ class _Level:
         packed = self._packed(value)
         if packed is not None:
             return packed
+        # From here on, what is tagged is kept: it is met again below, and again in every value around that is odd
+        # itself. Without that, the time would double with each level of such values.
+        self._codec.kept.setdefault(get_ident(), {})
         try:
             ready = self._rebuilt(value, 0) if type(value) in _NESTING else self._leaf(value)
         except RecursionError:
@@ -310,14 +322,32 @@ class _Level:
     def _tagged(self, value: Any) -> Ext:
         """What ormsgpack calls for a value that isn't its own."""
         try:
-            pack = self._inner or self._below()
-            tagged = self._encoders.get(type(value))
-            if tagged is not None:
-                return Ext(tagged[0], tagged[1](value, pack))
-            return self._codec.extension(value, pack)
+            if self._codec.kept:
+                return self._tagged_once(value)
+            return self._extension(value)
         except BaseException as error:
             self._codec.leave(error)
             raise
+
+    def _tagged_once(self, value: Any) -> Ext:
+        """As `_extension`, once for each object in an encoding that has met something odd."""
+        kept = self._codec.kept.get(get_ident())
+        if kept is None:  # it is another worker's encoding that has
+            return self._extension(value)
+        found = kept.get(id(value))
+        if found is None:
+            found = kept[id(value)] = (
+                value,
+                self._extension(value),
+            )  # with the value: an id is its own while it lives
+        return found[1]
+
+    def _extension(self, value: Any) -> Ext:
+        pack = self._inner or self._below()
+        tagged = self._encoders.get(type(value))
+        if tagged is not None:
+            return Ext(tagged[0], tagged[1](value, pack))
+        return self._codec.extension(value, pack)
 
 
 _SIMPLE = frozenset((type(None), bool, int, float, bytes))

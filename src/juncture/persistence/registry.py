@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import typing_extensions
 
+from juncture.channels import Remove, RemoveMessage, ReplaceAll
 from juncture.channels.base import Channel
 from juncture.errors import GraphBuildError
 from juncture.persistence.shapes import Shape, converted, shape_of
@@ -185,7 +186,7 @@ def _result(parts: list[Any]) -> RunResult:
 
 def _own() -> Registry:
     registry = Registry()
-    for cls in (Overwrite, Command, Interrupt, Answer, Answers, CheckpointRef):
+    for cls in (Overwrite, Command, Interrupt, Answer, Answers, CheckpointRef, Remove, ReplaceAll, RemoveMessage):
         registry.register(cls, name=f"juncture:{cls.__name__}")
     for name, only in (("MISSING", MISSING), ("MARK_FOR_REMOVAL", MARK_FOR_REMOVAL), ("UNSET", UNSET)):
         registry.register(type(only), name=f"juncture:{name}", encode=_only, decode=lambda _, only=only: only)
