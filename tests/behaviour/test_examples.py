@@ -22,8 +22,8 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 sys.path.insert(0, str(EXAMPLES))  # where Python finds them when they are run as programs
 
 import agent  # noqa: E402 - found only now
-import digest  # noqa: E402
-import documents  # noqa: E402
+import digest  # noqa: E402 - found only now
+import documents  # noqa: E402 - found only now
 
 THREAD = {"configurable": {"thread_id": "t"}}
 Call = Callable[..., RunResult]
