@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from juncture import END, START, CompiledGraph, StateGraph
+from juncture import END, START, CompiledGraph, InvalidUpdateError, StateGraph
 
 Node = Callable[..., Any]
 
@@ -70,3 +70,11 @@ def seen_by(seen: list[Any]) -> Node:
 def thread(name: str = "t", **more: Any) -> dict[str, Any]:
     """A config that names a thread."""
     return {"configurable": {"thread_id": name}, **more}
+
+
+def place(error: InvalidUpdateError) -> tuple[str | None, str | None]:
+    """The node and the key that an error names, both as attributes and in what is printed of it."""
+    said = "\n".join([str(error), *getattr(error, "__notes__", [])])
+    for name in (error.node, error.key):
+        assert name is None or name == START or repr(name) in said, said
+    return error.node, error.key
