@@ -595,10 +595,32 @@ def test_closing_an_astream_leaves_no_task():
                 if count == 3:
                     break
         no_other_task()
+        assert ended.how == ["ended"] * 3
 
     with nothing_left():
         asyncio.run(main())
-    assert ended.how == ["ended"] * 3
+
+
+def test_closing_an_astream_closes_async_generators_before_it_returns():
+    ended = Ended()
+
+    async def node(state):
+        try:
+            while True:
+                yield {"log": [1]}
+        finally:
+            ended.how.append("closed")
+
+    async def main():
+        async with aclosing(fan(State, a=node, b=wrote("y", 1)).astream({"log": []})) as stream:
+            async for item in stream:
+                if "a" in item:
+                    break
+        assert ended.how == ["closed"]
+        no_other_task()
+
+    with nothing_left():
+        asyncio.run(main())
 
 
 def test_a_thread_is_usable_after_its_stream_was_closed(engine, saver, colour):
