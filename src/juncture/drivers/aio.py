@@ -25,7 +25,7 @@ from juncture.drivers.base import BUFFERED_PARTS, Driver
 from juncture.drivers.calls import CallFuture
 from juncture.drivers.place import locate
 from juncture.drivers.pool import Pool
-from juncture.drivers.run import Part, Program, Shared, part_of
+from juncture.drivers.run import Part, Program, Shared
 from juncture.engine.begin import Request
 from juncture.engine.effects import (
     Called,
@@ -69,7 +69,6 @@ class AsyncDriver(Driver):
         self._tasks: set[asyncio.Task[None]] = set()
         self._pumping: asyncio.Task[None] | None = None
         self._calls: set[CallFuture[Any]] = set()
-        self._stopping = False
         self._room = asyncio.Event()
         self._room.set()
         self._worker_room = Flag()
@@ -357,7 +356,7 @@ class AsyncDriver(Driver):
         outcome: Outcome
         try:
             if task.node.kind == GENERATOR:
-                outcome = self._exhaust(program, task, context)
+                outcome = self.exhaust(program, task, context, routes=False)
             else:
                 outcome = context.run(body, program, task)
         except BaseException as error:  # noqa: BLE001 - KeyboardInterrupt and SystemExit end the run, not the worker
@@ -381,19 +380,6 @@ class AsyncDriver(Driver):
         running = self._loop.create_task(routed(), context=context)
         self._tasks.add(running)
         running.add_done_callback(self._tasks.discard)
-
-    def _exhaust(self, program: Program, task: Task, context: Context) -> Outcome:
-        pieces = generate(program, task, context, routes=False)
-        while True:
-            try:
-                emit = next(pieces)
-            except StopIteration as end:
-                return end.value
-            if emit is not None:
-                self._put_part(program, task, part_of(program, emit))
-            if self._stopping or (program.live or {}).get(task) is True:
-                pieces.close()
-                return Stopped(task)
 
     # ---- the outside
 
@@ -431,8 +417,7 @@ class AsyncDriver(Driver):
         return send
 
     def _put_part(self, program: Program, task: Task, part: Part) -> None:
-        live = program.live or {}
-        while (stopped := self._stopping or live.get(task) is True) or (
+        while (stopped := self.stops(program, task)) or (
             len(self._inbox) + len(self.parts) >= BUFFERED_PARTS
         ):
             if stopped:
@@ -443,7 +428,7 @@ class AsyncDriver(Driver):
 
     async def wait_for_room(self) -> None:
         """Waits while the consumer is far behind."""
-        while len(self.parts) + len(self._inbox) >= BUFFERED_PARTS and not self._stopping:
+        while len(self.parts) + len(self._inbox) >= BUFFERED_PARTS and not self.stopping:
             self._room.clear()
             await self._room.wait()
 
@@ -513,7 +498,7 @@ class AsyncDriver(Driver):
 
     async def _shut_down(self) -> None:
         """Stops and awaits everything that still runs."""
-        self._stopping = True
+        self.stopping = True
         self._room.set()
         self._worker_room.set()
         root = self.root

@@ -11,7 +11,7 @@ before and after the call is shared. The caller runs them in a copy of the conte
 from __future__ import annotations
 
 import types
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Generator, Iterator, Mapping
 from contextvars import Context
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -32,6 +32,10 @@ from juncture.types import Command, Interrupt
 
 if TYPE_CHECKING:
     from juncture.drivers.run import Program
+
+
+_NEVER: dict[str, Any] = {}
+"""Stands for what was handed out where nothing of the state was."""
 
 
 class Try(TaskContext):
@@ -57,15 +61,15 @@ class Try(TaskContext):
         self.given = given
         if node.inject:
             self.kwargs = self.arguments(node.inject)
-        if node.snapshot is not None:
+        if node.snapshot is not None and task.send < 0:
             self.reader = self.new_reader(node.snapshot(given, task.values))
         if program.tables.debug:
             self.described = described(task.values)
 
     def new_reader(self, before: Any = None) -> Reader:
-        return Reader(
-            self.program.tables, self.task.node, self.given, self.task.values, before, place_of(self.program, self.task)
-        )
+        task = self.task
+        handed = self.given if task.send < 0 else None  # what was sent is new to the state, also if it comes back
+        return Reader(self.program.tables, task.node, handed, task.values, before, place_of(self.program, task))
 
     def done(self, result: Any) -> Outcome:
         """The outcome of a body that returned."""
@@ -77,7 +81,7 @@ class Try(TaskContext):
         if task.parent is not None:
             return Done.of_call(task, admitted(result))
         if self.reader is None:
-            writes = quick(self.program.tables, result, self.given)
+            writes = quick(self.program.tables, result, self.given if task.send < 0 else _NEVER)
             if writes is not None:
                 return Done(task, writes)
             self.reader = self.new_reader()

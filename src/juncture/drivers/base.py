@@ -13,20 +13,24 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from contextlib import closing
+from contextvars import Context
 from datetime import UTC, datetime
 from heapq import heapify
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
+from juncture.drivers.attempt import generate
 from juncture.drivers.place import locate
 from juncture.drivers.pool import Pool
-from juncture.drivers.run import Part, Program, Shared
+from juncture.drivers.run import Part, Program, Shared, part_of
 from juncture.engine.begin import Request
-from juncture.engine.effects import Called, Emit, Event, Reply, Stopped
+from juncture.engine.effects import Called, Emit, Event, Outcome, Reply, Stopped
 from juncture.engine.nested import nested_program
 from juncture.engine.run import Ending, Loop
 from juncture.engine.tables import Tables
 from juncture.engine.task import Task
+from juncture.errors import Cancelled
 from juncture.persistence.threads import ThreadLog
 
 if TYPE_CHECKING:
@@ -61,6 +65,8 @@ class Driver(ABC):
         """How many bodies are on the driver's own stack."""
         self.made: dict[tuple[int, str], Any] = {}
         self.making = Lock()
+        self.stopping = False
+        """The run ends early: nothing new begins, and whoever sends is told."""
         self.ending: Ending | None = None
         self.root = Program(self, tables, request, log)
         self.root.gen = self.root.loop.program()
@@ -188,6 +194,26 @@ class Driver(ABC):
             now = datetime.now(UTC).isoformat()
             emit.data = {"step": emit.step, "timestamp": now, "type": kind, "payload": payload}
         self.parts.append((program.shown, emit.mode, emit.node, emit.data, emit.step, emit.place))
+
+    def stops(self, program: Program, task: Task) -> bool:
+        """Whether a running task was told to stop, or its whole run was."""
+        return self.stopping or (program.live or {}).get(task) is True
+
+    def exhaust(self, program: Program, task: Task, context: Context, *, routes: bool) -> Outcome:
+        """One try of a generator node on a worker: every piece is sent as it comes."""
+        send = self.sender(program, task)
+        with closing(generate(program, task, context, routes=routes)) as pieces:
+            try:
+                while True:
+                    emit = next(pieces)
+                    if emit is not None:
+                        send(part_of(program, emit))
+                    if self.stops(program, task):
+                        return Stopped(task)
+            except StopIteration as end:
+                return end.value
+            except Cancelled:
+                return Stopped(task)
 
     # ---- what the drivers do each in their way
 

@@ -7,7 +7,6 @@ time: the caller's, or, while a body in the caller's thread waits for its calls,
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextvars import Context, copy_context
 from heapq import heappop, heappush
@@ -23,7 +22,7 @@ from juncture.drivers.base import BUFFERED_PARTS, Driver
 from juncture.drivers.calls import CallFuture
 from juncture.drivers.place import locate
 from juncture.drivers.pool import Pool
-from juncture.drivers.run import Part, Program, Shared, part_of
+from juncture.drivers.run import Part, Program, Shared
 from juncture.engine.begin import Request
 from juncture.engine.effects import (
     Called,
@@ -44,7 +43,7 @@ from juncture.engine.effects import (
 )
 from juncture.engine.tables import ASYNC, ASYNC_GENERATOR, ENTRY, GENERATOR, GRAPH, SYNC, Tables
 from juncture.engine.task import Task
-from juncture.errors import Cancelled, ConfigError, InternalError
+from juncture.errors import Cancelled
 from juncture.persistence.threads import ThreadLog
 
 if TYPE_CHECKING:
@@ -84,7 +83,6 @@ class SyncDriver(Driver):
         self._called = False
         self._waits = False
         self._ticket = count()
-        self._stopping = False
         self._room: Flag | None = None
         """Set once a worker that waits to send a part may look again; made when the first one has to wait."""
         self._turn: Condition = _NO_TURN
@@ -316,26 +314,12 @@ class SyncDriver(Driver):
             return
         try:
             if task.node.kind == GENERATOR:
-                outcome = self._exhaust(program, task, context)
+                outcome = self.exhaust(program, task, context, routes=True)
             else:
                 outcome = attempt(program, task, context)
         except BaseException as error:  # noqa: BLE001 - KeyboardInterrupt and SystemExit end the run, not the worker
             outcome = Failed(task, error)  # pyright: ignore[reportArgumentType] - raised by the loop as it is
         self._inbox.put((program, outcome))
-
-    def _exhaust(self, program: Program, task: Task, context: Any) -> Outcome:
-        pieces = generate(program, task, context)
-        send = self.sender(program, task)
-        while True:
-            try:
-                emit = next(pieces)
-            except StopIteration as end:
-                return end.value
-            if emit is not None:
-                send(part_of(program, emit))
-            if self._stopping or (program.live or {}).get(task) is True:
-                pieces.close()
-                return Stopped(task)
 
     def _next_piece(self, program: Program, task: Task, pieces: Generator[Emit | None, None, Outcome]) -> None:
         """A lone generator node, in the caller's thread: every piece is shown before the next is made."""
@@ -414,7 +398,7 @@ class SyncDriver(Driver):
 
         def send(part: Part) -> None:
             nonlocal handed
-            if self._stopping or live.get(task) is True:
+            if self.stopping or live.get(task) is True:
                 raise _stopped()
             if size() >= BUFFERED_PARTS:
                 self._wait_for_consumer(program, task)
@@ -431,7 +415,7 @@ class SyncDriver(Driver):
                 self._room = Flag()
         while self._inbox.qsize() >= BUFFERED_PARTS:
             self._room.clear()
-            if self._stopping or (program.live or {}).get(task) is True:
+            if self.stops(program, task):
                 raise _stopped()
             self._room.wait(0.05)
 
@@ -439,7 +423,7 @@ class SyncDriver(Driver):
         """Async nodes under a sync run wait without blocking their loop."""
         import asyncio
 
-        while self._inbox.qsize() >= BUFFERED_PARTS and not self._stopping:
+        while self._inbox.qsize() >= BUFFERED_PARTS and not self.stopping:
             await asyncio.sleep(0.001)
 
     def wait_for_coroutine(self, coroutine: Any) -> Any:
@@ -515,7 +499,7 @@ class SyncDriver(Driver):
 
     def _shut_down(self) -> None:
         """Stops and awaits everything that still runs."""
-        self._stopping = True
+        self.stopping = True
         if self._room is not None:
             self._room.set()
         root = self.root

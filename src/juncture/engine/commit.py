@@ -13,7 +13,7 @@ from juncture.channels.base import Channel
 from juncture.channels.marks import settled
 from juncture.engine.state import State
 from juncture.engine.tables import LAST, Key, Tables
-from juncture.engine.values import ATOMS, WRAPPERS, copied
+from juncture.engine.values import ATOMS, WRAPPERS, admitted, copied
 from juncture.errors import InvalidUpdateError
 from juncture.types import MARK_FOR_REMOVAL, MISSING
 
@@ -35,7 +35,7 @@ Entry = tuple[str, Sequence[tuple[str, Any]]]
 """(node, its writes), one for every task in plan order."""
 
 
-def merge(tables: Tables, state: State, entries: Iterable[Entry]) -> Changes:
+def merge(tables: Tables, state: State, entries: Sequence[Entry]) -> Changes:
     """What the writes make of the state. The state isn't touched.
 
     Raises:
@@ -45,7 +45,6 @@ def merge(tables: Tables, state: State, entries: Iterable[Entry]) -> Changes:
     changes = Changes()
     values = changes.values
     keys = tables.keys
-    writers: dict[str, str] = {}
     folds: dict[str, tuple[Key, list[tuple[Any, str]]]] | None = None
     for node, writes in entries:
         for name, value in writes:
@@ -53,13 +52,14 @@ def merge(tables: Tables, state: State, entries: Iterable[Entry]) -> Changes:
             if key is None and tables.open_key is not None:
                 key = tables.open_key(name)
             if key is None or key.merge == LAST:
-                if name in writers:
-                    raise _conflict(name, writers[name], node)
-                writers[name] = node
+                if name in values:
+                    raise _conflict(name, entries)
                 if type(value) not in ATOMS:
                     value = settled(value)
                     if value is MISSING:
                         changes.removes = True
+                        if key is not None and key.required:
+                            raise _required(name, node)
                 values[name] = value
             else:
                 if folds is None:
@@ -77,16 +77,28 @@ def merge(tables: Tables, state: State, entries: Iterable[Entry]) -> Changes:
     return changes
 
 
-def _conflict(name: str, first: str, second: str) -> InvalidUpdateError:
-    who = f"node {first!r} wrote it twice" if first == second else f"nodes {first!r} and {second!r} both wrote it"
+def _conflict(name: str, entries: Iterable[Entry]) -> InvalidUpdateError:
+    writers = [node for node, writes in entries for key, _ in writes if key == name]
+    nodes = list(dict.fromkeys(writers))
+    who = f"node {nodes[0]!r} wrote it {len(writers)} times"
+    if len(nodes) > 1:
+        who = f"nodes {', '.join(repr(node) for node in nodes[:-1])} and {nodes[-1]!r} wrote it"
     error = InvalidUpdateError(
         f"key {name!r} can receive only one value per step, and {who}. "
         "Give the key a reducer (Annotated[type, reducer]), or let one node write it",
-        node=second,
+        node=nodes[-1],
         key=name,
     )
     error.add_note("INVALID_CONCURRENT_GRAPH_UPDATE: Can receive only one value per step")
     return error
+
+
+def _required(name: str, node: str) -> InvalidUpdateError:
+    return InvalidUpdateError(
+        f"node {node!r} removes key {name!r}, which its schema requires; write a value, or give it a default",
+        node=node,
+        key=name,
+    )
 
 
 def _stored(key: Key, state: State) -> Any:
@@ -102,7 +114,7 @@ def _fold(key: Key, state: State, group: list[tuple[Any, str]], changes: Changes
         kind = type(value)
         if kind is not dict and kind not in WRAPPERS and value is not MARK_FOR_REMOVAL:
             try:
-                new = reducer(old, value) if key.pure else reducer(copied(old), copied(value))
+                new = reducer(old, value) if key.pure else admitted(reducer(copied(old), copied(value)))
             except BaseException as error:
                 _blame(error, key.name, node)
                 raise
@@ -113,9 +125,13 @@ def _fold(key: Key, state: State, group: list[tuple[Any, str]], changes: Changes
     writes = [value if key.pure else copied(value) for value, _ in group]
     try:
         new = key.channel.update(given, writes)
+        if not key.pure and new is not MISSING:
+            new = admitted(new)
     except BaseException as error:
-        _blame(error, key.name, _culprit(key.channel, old, group))
+        _blame(error, key.name, *_culprits(key.channel, old, group))
         raise
+    if new is MISSING and key.required:
+        raise _required(key.name, group[-1][1])
     _put(key, _validated(key, old, group, new), changes)
 
 
@@ -124,9 +140,14 @@ def _validated(key: Key, old: Any, group: list[tuple[Any, str]], new: Any) -> An
         return new
     try:
         return key.validate_merged(old, [value for value, _ in group], new)
-    except BaseException as error:
-        _blame(error, key.name, group[-1][1])
-        raise
+    except Exception as error:
+        nodes = ", ".join(repr(node) for node in dict.fromkeys(node for _, node in group))
+        raise InvalidUpdateError(
+            f"key {key.name!r} would become a {type(new).__name__} that its schema refuses, by what {nodes} wrote: {error}. "
+            "Nothing of this step was applied",
+            node=group[-1][1],
+            key=key.name,
+        ) from error
 
 
 def _put(key: Key, new: Any, changes: Changes) -> None:
@@ -147,21 +168,26 @@ def _idle(key: Key, state: State, changes: Changes) -> None:
         _put(key, key.channel.update(old, []), changes)
 
 
-def _culprit(channel: Channel, old: Any, group: list[tuple[Any, str]]) -> str:
-    """The node whose write it was that couldn't be merged: the first prefix of the writes that fails."""
-    for count in range(1, len(group)):
+def _culprits(channel: Channel, old: Any, group: list[tuple[Any, str]]) -> list[str]:
+    """The node whose write couldn't be merged, first, and those before it: the first prefix of the writes that fails."""
+    count = 1
+    while count < len(group):
         try:
             channel.update(copied(old), [copied(value) for value, _ in group[:count]])
         except BaseException:  # noqa: BLE001 - only looking for the place; the first error is the one raised
-            return group[count - 1][1]
-    return group[-1][1]
+            break
+        count += 1
+    return list(dict.fromkeys(node for _, node in reversed(group[:count])))
 
 
-def _blame(error: BaseException, key: str, node: str) -> None:
+def _blame(error: BaseException, key: str, node: str, *others: str) -> None:
     if isinstance(error, InvalidUpdateError):
         error.key = error.key or key
         error.node = error.node or node
-    error.add_note(f"juncture: while merging what node {node!r} wrote to key {key!r}; nothing of this step was applied")
+    before = f" after what {', '.join(repr(other) for other in others)} wrote" if others else ""
+    error.add_note(
+        f"juncture: while merging what node {node!r} wrote to key {key!r}{before}; nothing of this step was applied"
+    )
 
 
 def apply(state: State, changes: Changes) -> None:

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from juncture.engine.routing import resolve
 from juncture.engine.tables import LAST, Node, Tables
-from juncture.engine.values import ATOMS, CONTAINERS, admitted, is_handed_out, only_atoms
+from juncture.engine.values import ATOMS, CONTAINERS, admitted, is_handed_out, only_atoms, same
 from juncture.errors import InvalidUpdateError, RoutingError
 from juncture.types import MARK_FOR_REMOVAL, ROOT, START, Command, Overwrite, Send
 
@@ -142,6 +142,9 @@ class Reader:
         if plain is not None:
             got.writes += plain
             return
+        if mapping is self.handed and self.tables.strict:
+            # The whole input came back: what it still holds as it was given is no write, whatever its type.
+            mapping = {name: v for name, v in mapping.items() if not self._as_given(name, v)}
         for name, value in mapping.items():
             self._add_write(name, value, got.writes)
 
@@ -169,6 +172,9 @@ class Reader:
             value = self._validate(name, value, key.validate)
         writes.append((name, value))
 
+    def _as_given(self, name: str, value: Any) -> bool:
+        return name in self.node.managed or (name in self.committed and same(value, self.committed[name]))
+
     def _came_back(self, name: str, value: Any, reduces: bool) -> bool:
         """Whether a value is what was handed out for that key, unchanged: returning it is no write."""
         handed = self.handed
@@ -180,7 +186,7 @@ class Reader:
             return False
         if type(value) not in CONTAINERS:
             return True  # an object is a leaf: nothing was copied, so there is nothing to compare it with
-        if _equal(value, self.committed.get(name)):
+        if same(value, self.committed.get(name)):
             return True
         if reduces:
             raise InvalidUpdateError(
@@ -195,8 +201,8 @@ class Reader:
         try:
             return admitted(value)
         except InvalidUpdateError as error:
-            error.node, error.key = self.node.name, name
-            raise
+            who = "the input" if self.node.name == START else f"node {self.node.name!r}"
+            raise InvalidUpdateError(f"{who} wrote to key {name!r}: {error}", node=self.node.name, key=name) from None
 
     def _validate(self, name: str, value: Any, validate: Any) -> Any:
         try:
@@ -215,7 +221,7 @@ def quick(tables: Tables, result: Any, handed: Any) -> list[tuple[str, Any]] | N
     if type(result) is not dict:
         return None
     update: dict[str, Any] = result  # pyright: ignore[reportUnknownVariableType] - a cast would cost a call
-    if not tables.quick_keys >= update.keys():
+    if update is handed or not tables.quick_keys >= update.keys():
         return None
     if only_atoms(map(type, update.values())):
         return list(update.items())
@@ -264,13 +270,6 @@ def _pairs(update: Any) -> Sequence[tuple[str, Any]] | None:
     ):
         return cast("Sequence[tuple[str, Any]]", update)
     return None
-
-
-def _equal(a: Any, b: Any) -> bool:
-    try:
-        return bool(a == b)
-    except Exception:  # noqa: BLE001 - values such as arrays that can't be compared: treat as changed
-        return False
 
 
 def _short(value: Any) -> str:

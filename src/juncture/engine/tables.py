@@ -45,6 +45,8 @@ class Key:
     reducer: Reducer | None = None
     pure: bool = True
     """The reducer never changes or keeps the old value, so it is handed the committed one itself."""
+    required: bool = False
+    """Its schema, which is validated, demands it: it can't be removed."""
     identify: Callable[[Any, str], Any] | None = None
     """Gives items that are written without an id one that no other task's items have; takes the write and a place."""
     validate: Callable[[Any], Any] | None = None

@@ -165,6 +165,37 @@ def _too_deep(value: Any) -> InvalidUpdateError:
     )
 
 
+_MAPPINGS: Final = frozenset({dict, OrderedDict, defaultdict, Counter})
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two values are equal with their types, containers item by item; ``[1]`` and ``[True]`` are not.
+
+    Values that can't be compared (arrays) count as different unless they are one object.
+    """
+    if a is b:
+        return True
+    kind = type(a)
+    if kind is not type(b):
+        return False
+    if kind in ATOMS:
+        return bool(a == b)
+    if kind is list or kind is tuple:
+        return len(a) == len(b) and all(map(same, a, b))
+    if kind in _MAPPINGS:
+        left: dict[Any, Any] = a
+        right: dict[Any, Any] = b
+        return (
+            len(left) == len(right)
+            and all(map(same, left, right))
+            and all(map(same, left.values(), right.values()))
+        )
+    try:
+        return bool(a == b)
+    except Exception:  # noqa: BLE001 - whatever a comparison raises, it doesn't say that they are equal
+        return False
+
+
 def is_handed_out(kind: type) -> bool:
     """Whether the identity of a returned value can tell that it is what was handed out.
 

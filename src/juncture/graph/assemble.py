@@ -27,6 +27,7 @@ from juncture.engine.values import ATOMS, CONTAINERS, copied, copied_dict
 from juncture.errors import GraphBuildError
 from juncture.graph.inject import injected, kind_of
 from juncture.graph.schema import Field, Schema, schema_from_callable, schema_of_object, union_of_keys
+from juncture.graph.schema_base import default_of
 from juncture.types import END, MISSING, START, RetryPolicy
 
 if TYPE_CHECKING:
@@ -82,13 +83,31 @@ class _Assembly:
         keys: dict[str, Key] = {}
         for name, field in self.fields.items():
             if field.managed is None:
-                keys[name] = self._key(name, self._channel_of(field), field)
+                keys[name] = self._key(name, self._channel_of(field))
+                keys[name].required = field.required and self._validator(name) is not None
         for name, strategy in self.graph.key_strategies.items():
             if name not in keys:
                 if self.state.kind != "open":
                     raise GraphBuildError(f"key_strategies names {name!r}, which the state schema doesn't have", key=name)
-                keys[name] = self._key(name, channel_for(strategy, lenient=not self.graph.strict))
+                keys[name] = self._key(name, self._strategy(name, strategy))
         return keys
+
+    def _initial(self, key: Key) -> Any:
+        """What a key holds before its first write: a default of its schema that a reducer starts from, or its zero."""
+        field = self.fields.get(key.name)
+        if self.graph.strict and key.merge == REDUCE and field is not None:
+            default = default_of(field)
+            if default is not MISSING:
+                return default
+        return key.channel.initial()
+
+    def _strategy(self, name: str, strategy: Any, typ: Any = Any) -> Channel:
+        try:
+            return channel_for(strategy, typ, lenient=not self.graph.strict)
+        except GraphBuildError as error:
+            error.key = name
+            error.add_note(f"juncture: in key_strategies, for key {name!r}")
+            raise
 
     def _channel_of(self, field: Field) -> Channel:
         strategy = self.graph.key_strategies.get(field.name)
@@ -98,9 +117,9 @@ class _Assembly:
             raise GraphBuildError(
                 f"key {field.name!r} has a reducer in its schema and another in key_strategies; keep one", key=field.name
             )
-        return channel_for(strategy, field.base, lenient=not self.graph.strict)
+        return self._strategy(field.name, strategy, field.base)
 
-    def _key(self, name: str, channel: Channel, field: Field | None = None) -> Key:
+    def _key(self, name: str, channel: Channel) -> Key:
         if type(channel) is LastValue:
             return Key(name, LAST, channel, validate=self._validator(name))
         if isinstance(channel, BinaryOperatorAggregate):
@@ -309,7 +328,7 @@ class _Assembly:
             input_keys=self._keys_of(given),
             output_keys=self._keys_of(output),
             joins=joins,
-            initial={n: v for n, key in self.keys.items() if (v := key.channel.initial()) is not MISSING},
+            initial={n: v for n, key in self.keys.items() if (v := self._initial(key)) is not MISSING},
             strict=graph.strict,
             deferred=deferred,
             quick_keys=frozenset() if slow or self.root else self.keys.keys(),

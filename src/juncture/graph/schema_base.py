@@ -14,16 +14,15 @@ Objects that nodes are handed are told apart by identity:
 from __future__ import annotations
 
 import inspect
-from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, TypeAlias, cast
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from juncture.channels.annotations import channel_of
 from juncture.channels.base import Channel
 from juncture.channels.hints import bare
 from juncture.channels.last_value import LastValue
-from juncture.engine.values import ATOMS, CONTAINERS, copied
+from juncture.engine.values import CONTAINERS, copied, same
 from juncture.errors import GraphBuildError
 from juncture.graph.schema_hints import known_part, unqualified, unresolved_name
 from juncture.types import MISSING, ROOT
@@ -303,33 +302,3 @@ def _instance_dict(instance: Any) -> dict[str, Any]:
 def default_of(field: Field) -> Any:
     """The field's default, made afresh; `MISSING` for none."""
     return field.default if field.default_factory is MISSING else field.default_factory()
-
-
-_MAPPINGS: Final = frozenset({dict, OrderedDict, defaultdict, Counter})
-
-
-def same(a: Any, b: Any) -> bool:
-    """Whether two values are equal with their types, containers item by item; ``[1]`` and ``[True]`` are not.
-
-    Values that can't be compared (arrays) count as different unless they are one object.
-    """
-    if a is b:
-        return True
-    kind = cast("type[Any]", type(a))
-    if kind is not type(b):
-        return False
-    if kind in ATOMS:
-        return bool(a == b)
-    if kind is list or kind is tuple:
-        return len(a) == len(b) and all(map(same, a, b))
-    if kind in _MAPPINGS:
-        left, right = cast("dict[Any, Any]", a), cast("dict[Any, Any]", b)
-        return (
-            len(left) == len(right)
-            and all(map(same, left, right))
-            and all(map(same, left.values(), right.values()))
-        )
-    try:
-        return bool(a == b)
-    except Exception:  # noqa: BLE001 - whatever a comparison raises, it doesn't say that they are equal
-        return False

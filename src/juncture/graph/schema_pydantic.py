@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, PydanticUserError, RootModel, TypeAd
 from pydantic.dataclasses import rebuild_dataclass
 from pydantic_core import PydanticUndefined, SchemaError
 
-from juncture.engine.values import ATOMS, CONTAINERS, copied
+from juncture.engine.values import ATOMS, CONTAINERS, copied, same
 from juncture.errors import GraphBuildError
 from juncture.graph.schema_base import (
     Field,
@@ -34,7 +34,6 @@ from juncture.graph.schema_base import (
     default_of,
     field_of,
     refuse_unresolved,
-    same,
 )
 from juncture.graph.schema_core import Core, Put, read_core
 from juncture.graph.schema_dataclass import calling, key_hints
