@@ -87,6 +87,21 @@ def test_what_stops_the_process_goes_through_an_async_node(engine, kind, where):
 
 
 @pytest.mark.parametrize("kind", STOPS)
+def test_what_stops_the_process_is_not_retried(engine, colour, kind):
+    tries: list[int] = []
+
+    def stops(state):
+        tries.append(1)
+        raise kind("stop")
+
+    policy = RetryPolicy(initial_interval=0, jitter=False, retry_on=lambda error: True)
+    graph = StateGraph(State).add_node("a", colour(stops), retry_policy=policy).add_node("b", nothing)
+    graph.add_edge(START, "a").add_edge(START, "b")
+    stopped(engine, graph.compile(), kind)
+    assert tries == [1]
+
+
+@pytest.mark.parametrize("kind", STOPS)
 def test_what_stops_the_process_goes_through_routers_and_is_not_retried(engine, kind):
     tries: list[int] = []
 
@@ -130,17 +145,17 @@ def test_the_result_of_what_stopped_the_process_says_cancelled(engine):
 
 
 def test_a_keyboard_interrupt_in_the_waiting_caller_ends_the_run():
-    """Control-C while the caller waits for workers: async nodes are cancelled, sync ones awaited."""
+    """Control-C while the caller waits: its async nodes are cancelled."""
     how: list[str] = []
 
     async def waits(state):
         try:
-            signal.raise_signal(signal.SIGINT)  # Python runs the handler in the main thread, which waits
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
             await asyncio.Event().wait()
         finally:
             how.append("cancelled")
 
-    graph = fan(State, a=waits, b=nothing)
+    graph = chain(State, a=waits)
     with nothing_left():
         with pytest.raises(KeyboardInterrupt):
             graph.invoke({"x": 1})
