@@ -176,6 +176,19 @@ class Cancelled(Signal):
     """Raised inside a node whose run has been cancelled."""
 
 
+def note(error: BaseException, text: str) -> None:
+    """Adds a note to an exception, if it takes one; some refuse (slots, frozen dataclasses, attributes of their own)."""
+    try:
+        error.add_note(text)
+    except Exception:  # noqa: BLE001 - whatever an exception raises when it is written to, it is the one to raise
+        return
+
+
+def who(node: str) -> str:
+    """A node in a message; the input of a run counts as written by `START`."""
+    return "the input" if node == "__start__" else f"node {node!r}"
+
+
 def place_note(
     *,
     node: str | None,

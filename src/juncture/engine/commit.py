@@ -14,7 +14,7 @@ from juncture.channels.marks import settled
 from juncture.engine.state import State
 from juncture.engine.tables import LAST, Key, Tables
 from juncture.engine.values import ATOMS, WRAPPERS, admitted, copied
-from juncture.errors import InvalidUpdateError
+from juncture.errors import InvalidUpdateError, note, who
 from juncture.types import MARK_FOR_REMOVAL, MISSING
 
 
@@ -89,13 +89,13 @@ def _conflict(name: str, entries: Iterable[Entry]) -> InvalidUpdateError:
         node=nodes[-1],
         key=name,
     )
-    error.add_note("INVALID_CONCURRENT_GRAPH_UPDATE: Can receive only one value per step")
+    note(error, "INVALID_CONCURRENT_GRAPH_UPDATE: Can receive only one value per step")
     return error
 
 
 def _required(name: str, node: str) -> InvalidUpdateError:
     return InvalidUpdateError(
-        f"node {node!r} removes key {name!r}, which its schema requires; write a value, or give it a default",
+        f"{who(node)} removes key {name!r}, a required key of its schema; write a value, or give it a default",
         node=node,
         key=name,
     )
@@ -141,9 +141,9 @@ def _validated(key: Key, old: Any, group: list[tuple[Any, str]], new: Any) -> An
     try:
         return key.validate_merged(old, [value for value, _ in group], new)
     except Exception as error:
-        nodes = ", ".join(repr(node) for node in dict.fromkeys(node for _, node in group))
+        nodes = ", ".join(who(node) for node in dict.fromkeys(node for _, node in group))
         raise InvalidUpdateError(
-            f"key {key.name!r} would become a {type(new).__name__} that its schema refuses, by what {nodes} wrote: {error}. "
+            f"key {key.name!r} would become a {type(new).__name__} that its schema refuses, by what was written by {nodes}: {error}. "
             "Nothing of this step was applied",
             node=group[-1][1],
             key=key.name,
@@ -185,8 +185,9 @@ def _blame(error: BaseException, key: str, node: str, *others: str) -> None:
         error.key = error.key or key
         error.node = error.node or node
     before = f" after what {', '.join(repr(other) for other in others)} wrote" if others else ""
-    error.add_note(
-        f"juncture: while merging what node {node!r} wrote to key {key!r}{before}; nothing of this step was applied"
+    note(
+            error,
+            f"juncture: while merging what node {node!r} wrote to key {key!r}{before}; nothing of this step was applied"
     )
 
 

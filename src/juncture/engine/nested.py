@@ -28,14 +28,14 @@ def nested_program(
     """Runs the nested graph of a task. Returns the task's outcome; never raises an `Exception`."""
     try:
         ending: Ending = yield from loop.program()
-        return outcome_of(parent, task, loop, ending, namespace)
+        return outcome_of(parent, task, ending, namespace)
     except Exception as error:  # noqa: BLE001 - a value from here on: the parent decides what a failure means
         failed(error, loop)
         return Failed(task, error)
 
 
 def outcome_of(
-    parent: Tables, task: Task, loop: Loop, ending: Ending, namespace: tuple[str, ...]
+    parent: Tables, task: Task, ending: Ending, namespace: tuple[str, ...]
 ) -> Done | Paused | Escaped:
     """What the end of a nested run means for its parent's task.
 
@@ -45,19 +45,20 @@ def outcome_of(
     """
     if ending.status == "interrupted":
         return Paused(task, ending.questions)
-    writes = _writes_back(parent, task.node, loop, ending)
+    reader = Reader(parent, replace(task.node, successors=(), joins=(), routers=()), None, {}, None, "\x1f".join(namespace))
+    writes: list[Write] = []
+    for name, value in _writes_back(parent, task.node, ending):
+        reader.add_write(name, value, writes)
     command = ending.command
     if command is None:
         return Done(task, writes)
     if command.graph not in (Command.PARENT, task.node.name, "|".join(namespace)):
         return Escaped(task, command)
-    place = "\x1f".join((*namespace, "command"))
-    reader = Reader(parent, replace(task.node, successors=(), joins=(), routers=()), None, {}, None, place)
     got: Returned = reader.read(replace(command, graph=None))
     return Done.routed(task, writes + got.writes, got.targets, got.sends)
 
 
-def _writes_back(parent: Tables, node: Node, loop: Loop, ending: Ending) -> list[Write]:
+def _writes_back(parent: Tables, node: Node, ending: Ending) -> list[Write]:
     state: State = ending.state
     if not parent.strict:
         if ending.command is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+from juncture.errors import note
 from juncture.types import RetryPolicy
 
 _PROGRAMMING = (
@@ -41,13 +42,12 @@ def delay_before_retry(
         if not retries(policy, error):
             continue
         if attempt >= policy.max_attempts:
-            error.add_note(f"juncture: not retried: attempt {attempt} of {policy.max_attempts} was the last of {policy}")
+            note(error, f"juncture: not retried: attempt {attempt} of {policy.max_attempts} was the last of {policy}")
             return None
         delay = min(policy.max_interval, policy.initial_interval * policy.backoff_factor ** (attempt - 1))
         return delay + jitter() if policy.jitter else delay
     if policies:
-        error.add_note(
-            f"juncture: not retried: no retry policy of the node names {type(error).__name__} "
+        note(error, f"juncture: not retried: no retry policy of the node names {type(error).__name__} "
             f"({', '.join(str(policy.retry_on or 'the default') for policy in policies)})"
         )
     return None

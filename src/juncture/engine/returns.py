@@ -15,7 +15,7 @@ from typing import Any, cast
 from juncture.engine.routing import resolve
 from juncture.engine.tables import LAST, Node, Tables
 from juncture.engine.values import ATOMS, CONTAINERS, admitted, is_handed_out, only_atoms, same
-from juncture.errors import InvalidUpdateError, RoutingError
+from juncture.errors import InvalidUpdateError, RoutingError, who
 from juncture.types import MARK_FOR_REMOVAL, ROOT, START, Command, Overwrite, Send
 
 
@@ -94,7 +94,7 @@ class Reader:
 
     def _has_commands(self, result: Any) -> bool:
         return isinstance(result, (list, tuple)) and any(
-            isinstance(part, (Command, Send)) for part in cast("Sequence[Any]", result)
+            isinstance(part, Command) for part in cast("Sequence[Any]", result)
         )
 
     def _add_object(self, result: Any, got: Returned) -> None:
@@ -133,7 +133,7 @@ class Reader:
         pairs = _pairs(update)
         if pairs is not None and not self.node.root_value:
             for name, value in pairs:
-                self._add_write(name, value, got.writes)
+                self.add_write(name, value, got.writes)
         else:
             self.add(update, got)
 
@@ -146,9 +146,10 @@ class Reader:
             # The whole input came back: what it still holds as it was given is no write, whatever its type.
             mapping = {name: v for name, v in mapping.items() if not self._as_given(name, v)}
         for name, value in mapping.items():
-            self._add_write(name, value, got.writes)
+            self.add_write(name, value, got.writes)
 
-    def _add_write(self, name: Any, value: Any, writes: list[tuple[str, Any]]) -> None:
+    def add_write(self, name: Any, value: Any, writes: list[tuple[str, Any]]) -> None:
+        """Adds one write, copied and checked; nothing if it is no write."""
         tables = self.tables
         key = tables.keys.get(name)
         if key is None:
@@ -201,8 +202,7 @@ class Reader:
         try:
             return admitted(value)
         except InvalidUpdateError as error:
-            who = "the input" if self.node.name == START else f"node {self.node.name!r}"
-            raise InvalidUpdateError(f"{who} wrote to key {name!r}: {error}", node=self.node.name, key=name) from None
+            raise InvalidUpdateError(f"{who(self.node.name)} wrote to key {name!r}: {error}", node=self.node.name, key=name) from None
 
     def _validate(self, name: str, value: Any, validate: Any) -> Any:
         try:
@@ -240,9 +240,8 @@ def quick(tables: Tables, result: Any, handed: Any) -> list[tuple[str, Any]] | N
 
 def invalid(node: str, key: str, value: Any, error: Exception) -> InvalidUpdateError:
     """The error for a write that the schema refuses."""
-    who = "the input" if node == START else f"node {node!r}"
     return InvalidUpdateError(
-        f"{who} wrote a {type(value).__name__} to key {key!r} that its schema refuses: {error}. Nothing was applied",
+        f"{who(node)} wrote a {type(value).__name__} to key {key!r} that its schema refuses: {error}. Nothing was applied",
         node=node,
         key=key,
     )
@@ -250,13 +249,13 @@ def invalid(node: str, key: str, value: Any, error: Exception) -> InvalidUpdateE
 
 def undeclared(tables: Tables, node: Node, name: str) -> InvalidUpdateError:
     """The error for a write to a key that the graph doesn't have."""
-    who = "the input" if node.name == START else f"node {node.name!r}"
+    writer = who(node.name)
     if name in node.managed:
-        return InvalidUpdateError(f"{who} wrote {name!r}, a managed value that nodes only read", node=node.name, key=name)
+        return InvalidUpdateError(f"{writer} wrote {name!r}, a managed value that nodes only read", node=node.name, key=name)
     near = get_close_matches(name, tables.keys, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return InvalidUpdateError(
-        f"{who} wrote the key {name!r}, which the state doesn't have.{hint} "
+        f"{writer} wrote the key {name!r}, which the state doesn't have.{hint} "
         f"Declared keys: {', '.join(sorted(tables.keys)) or 'none'}",
         node=node.name,
         key=name,

@@ -48,7 +48,7 @@ from juncture.engine.retry import delay_before_retry
 from juncture.engine.state import State, TaskRecord
 from juncture.engine.tables import ENTRY, Tables
 from juncture.engine.task import Task
-from juncture.errors import GraphRecursionError, InternalError, InvalidUpdateError
+from juncture.errors import GraphRecursionError, InternalError, InvalidUpdateError, note
 from juncture.types import Command, Interrupt
 
 _WAIT = Wait()
@@ -500,7 +500,7 @@ def first_failure(failures: Sequence[Failed], questions: Sequence[Interrupt]) ->
     error = failures[0].error
     for other in failures[1:]:
         if other.error is not error:
-            error.add_note(f"juncture: node {other.task.node.name!r} of the same step failed too: {other.error!r}")
+            note(error, f"juncture: node {other.task.node.name!r} of the same step failed too: {other.error!r}")
     if questions:
-        error.add_note(f"juncture: open questions: {', '.join(f'{q.id} (node {q.node!r})' for q in questions)}")
+        note(error, f"juncture: open questions: {', '.join(f'{q.id} (node {q.node!r})' for q in questions)}")
     return error
