@@ -167,6 +167,11 @@ class Graph(_Described):
     def node(self, name: str) -> Node | None:
         return next((n for n in self.nodes if n.name == name), None)
 
+    def sources(self) -> set[str]:
+        """The nodes that edges of any kind lead out of; those to `END` lead nowhere."""
+        edges = {s for s, target in self.edges if target != END} | {router.source for router in self.routers}
+        return edges.union(*(join.sources for join in self.joins))
+
 
 # ── what a description means ─────────────────────────────────────────────────────────────────────────────────
 
@@ -371,7 +376,7 @@ def _action(
 
 def _answer(node: Node, done: Act, library: Library) -> Any:
     writes = [(key, _theirs(value, library)) for key, value in done.writes]
-    goto = [_theirs(target, library) for target in done.goto]
+    goto = tuple(_theirs(target, library) for target in done.goto)
     match node.form:
         case "nothing":
             return None

@@ -133,12 +133,6 @@ class Run:
             raise Up(done.writes, done.goto)
         if node.form == "wrong":
             self.fail("update", name)
-        if (
-            self.strict
-            and done.goto
-            and name in [*(s for s, _ in self.graph.edges), *(r.source for r in self.graph.routers)]
-        ):
-            self.fail("routing", name)
         return done.writes, done.goto
 
     def nested(self, child: "Run", view: Mapping[str, Any]) -> tuple[Writes, tuple[Any, ...]]:
@@ -166,6 +160,8 @@ class Run:
         known = [write for write in writes if write[0] in self.graph.keys]
         if self.strict and known != writes:
             self.fail("update", name)
+        if self.strict and goto and name in self.graph.sources() and not self.graph.node(name).inner:
+            self.fail("routing", name)
         targets = [*goto, *(target for source, target in self.graph.edges if source == name)]
         for router in self.graph.routers:
             if router.source == name:
@@ -195,12 +191,9 @@ class Run:
         for key in dict.fromkeys(key for key, _, _ in writes):
             mine = [value for k, value, _ in writes if k == key]
             reducer = REDUCERS.get(self.graph.keys[key])
-            crowd = (
-                mine
-                if reducer is None
-                else [v for v in mine if isinstance(v, Marker) and v.how == "overwrite"]
-            )
-            if len(crowd) > 1:
+            marks = {value.how for value in mine if isinstance(value, Marker)}
+            overwrites = [value for value in mine if isinstance(value, Marker) and value.how == "overwrite"]
+            if len(mine if reducer is None else overwrites) > 1 or (reducer and len(marks) > 1):
                 self.fail("update", ended[0][0] if len(ended) == 1 else None)
             for value in mine:
                 if isinstance(value, Marker) and value.how == "remove":

@@ -64,7 +64,7 @@ def graphs(
     """Random graphs that compile, with up to six nodes and `depth` levels of nested graphs.
 
     Args:
-        features: What they may have; see `STRICT`.
+        features: What they may have; see `STRICT`. With ``nest``, the first node is a nested graph.
         outer: For a nested graph: the keys and the (empty) nodes of the one around it.
     """
     names = draw(st.permutations(_LETTERS))[: draw(st.integers(1, 6))]
@@ -99,7 +99,8 @@ def _keys(draw: st.DrawFn, features: frozenset[str], outer: Graph | None) -> dic
     if outer is None:
         wanted = draw(st.lists(st.sampled_from([k for k in PALETTE if k != "log"]), unique=True, max_size=4))
         return {key: draw(st.sampled_from(PALETTE[key])) for key in ["log", *sorted(wanted)]}
-    keys = {key: kind for key, kind in outer.keys.items() if key == "log" or not _rarely(draw, 5)}
+    # Packets write `log` and `x`; one to a nested graph must have a key of it.
+    keys = {key: kind for key, kind in outer.keys.items() if key in {"log", "x"} or not _rarely(draw, 5)}
     if "kinds" in features and _rarely(draw, 3):
         changed = draw(st.sampled_from(sorted(keys)))
         keys[changed] = draw(st.sampled_from(PALETTE[changed]))
@@ -155,7 +156,7 @@ def _joins(
         target = draw(st.sampled_from([name for name in names if name not in sources] or names))
         arrived = "arrived" in features and _rarely(draw, 3)
         joins.append(Join(tuple(sources), target, "arrived" if arrived else "all"))
-    return tuple(dict.fromkeys(joins))
+    return tuple({(frozenset(join.sources), join.target): join for join in joins}.values())
 
 
 def _writes(
@@ -198,7 +199,8 @@ def _nodes(
 ) -> Node:
     goes = "goto" in ways
     defer = "defer" in features and _rarely(draw, 8)
-    if "nested" in features and depth and not goes and _rarely(draw, 5):
+    surely = "nest" in features and name == shape.nodes[0].name
+    if "nested" in features and depth and (surely or (not goes and _rarely(draw, 5))):
         return Node(
             name, form="graph", defer=defer, inner=draw(graphs(features, depth=depth - 1, outer=shape))
         )
@@ -209,7 +211,13 @@ def _nodes(
     if outer is not None and "parent" in features and not goes and _rarely(draw, 6):
         form = "parent"
         writes = tuple(w for w in writes if w.key in outer.keys)
-        goto = tuple(draw(st.lists(_targets(outer, features, [n.name for n in outer.nodes]), max_size=2)))
+        goto = tuple(
+            draw(
+                st.lists(
+                    _targets(outer, features - {"lost target"}, [n.name for n in outer.nodes]), max_size=2
+                )
+            )
+        )
     elif goes:
         form = draw(st.sampled_from(["command", *sorted(features & {"pairs"})]))
         goto = tuple(draw(st.lists(_targets(shape, features, later), min_size=1, max_size=2)))
