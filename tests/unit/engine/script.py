@@ -259,7 +259,7 @@ def said(effect: effects.Effect) -> str:
 
 
 def _records(records: Sequence[TaskRecord]) -> str:
-    return ", ".join(f"{record.kind} {record.task_id or record.content.node}" for record in records)
+    return ", ".join(f"{record.kind} {record.task_id or getattr(record.content, 'node', '-')}" for record in records)
 
 
 # ---- graphs and requests
