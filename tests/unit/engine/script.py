@@ -47,6 +47,8 @@ class Store:
 
     def __init__(self) -> None:
         self.checkpoints: list[Saved] = []
+        self.refuses: dict[int, BaseException] = {}
+        """Number of a checkpoint, from 0 -> what is raised instead of saving it."""
 
     @property
     def head(self) -> Saved:
@@ -60,6 +62,7 @@ class Store:
         return copy.deepcopy(self.checkpoints[-1]) if self.checkpoints else None
 
     def save(self, effect: effects.Save) -> str:
+        """The records stand beside the checkpoint before."""
         if effect.records:
             self.save_writes(effect.records)
         name = f"checkpoint {len(self.checkpoints)}"
@@ -122,7 +125,6 @@ class Script:
         self.emitted: list[Emit] = []
         self.warnings: list[str] = []
         self.replies: list[effects.Reply] = []
-        self.saved_states: list[State] = []
         self.events: list[Event] = []
         self.running: list[Task] = []
         self.waiting: dict[Task, GeneratorType[Event, Outcome, Event]] = {}
@@ -153,7 +155,10 @@ class Script:
         return self.store.load()
 
     def _save(self, effect: effects.Save) -> str:
-        self.saved_states.append(copy.deepcopy(effect.state))
+        error = self.store.refuses.get(len(self.store.checkpoints))
+        if error is not None:
+            self.program.throw(error)
+            raise AssertionError("a program goes on without its checkpoint")
         return self.store.save(effect)
 
     def _savewrites(self, effect: effects.SaveWrites) -> None:
@@ -234,10 +239,6 @@ class Script:
         """The ids of the tasks that were begun, in that order."""
         return [task.id for task in self.began]
 
-    def index(self, text: str) -> int:
-        """The place of the first effect whose text begins so."""
-        return next(place for place, did in enumerate(self.did) if did.startswith(text))
-
 
 def said(effect: effects.Effect) -> str:
     """An effect, as a short text."""
@@ -259,7 +260,9 @@ def said(effect: effects.Effect) -> str:
 
 
 def _records(records: Sequence[TaskRecord]) -> str:
-    return ", ".join(f"{record.kind} {record.task_id or getattr(record.content, 'node', '-')}" for record in records)
+    return ", ".join(
+        f"{record.kind} {record.task_id or getattr(record.content, 'node', '-')}" for record in records
+    )
 
 
 # ---- graphs and requests
@@ -279,7 +282,11 @@ def tables(nodes: str | Mapping[str, Mapping[str, Any]], *edges: tuple[Any, Any]
     Besides those of `StateGraph`, options are ``schema``, ``join`` for its joins, and ``routers``: the source of each
     conditional edge. Where those lead is up to the body of the source.
     """
-    schema, join, routers = options.pop("schema", Keys), options.pop("join", "all"), options.pop("routers", ())
+    schema, join, routers = (
+        options.pop("schema", Keys),
+        options.pop("join", "all"),
+        options.pop("routers", ()),
+    )
     graph = StateGraph(schema, **options)
     chosen: Mapping[str, Any] = dict.fromkeys(nodes.split(), {}) if isinstance(nodes, str) else nodes
     for name, more in chosen.items():
@@ -336,7 +343,13 @@ def added(task: Task) -> Done:
 
 def went(*targets: str, sends: Sequence[Any] = (), **writes: Any) -> Body:
     """Writes, and says where to go."""
-    return lambda task: Done.routed(task, list(writes.items()), list(targets), list(sends))
+
+    def body(task: Task) -> Done:
+        done = Done(task, list(writes.items()))
+        done.targets, done.sends = list(targets), list(sends)
+        return done
+
+    return body
 
 
 def failed(error: Exception) -> Body:

@@ -40,7 +40,10 @@ def test_a_node_is_given_what_is_committed():
     Script(
         chain("a b"),
         request(x=1),
-        {"a": lambda task: seen.append(dict(task.values)) or wrote(x=2)(task), "b": lambda task: seen.append(task.values) or nothing(task)},
+        {
+            "a": lambda task: seen.append(dict(task.values)) or wrote(x=2)(task),
+            "b": lambda task: seen.append(task.values) or nothing(task),
+        },
     ).play()
     assert seen == [{"x": 1, "log": []}, {"x": 2, "log": []}]
 
@@ -276,7 +279,9 @@ def test_a_model_check_that_refuses_leaves_the_step_unapplied():
     graph = fan("a b")
     graph.check_model = refuse
     script = Script(graph, request(x=1), {"a": wrote(x=2), "b": wrote(y=0)})
-    with pytest.raises(InvalidUpdateError, match="after step 1 is refused by its schema: x and y don't fit") as caught:
+    with pytest.raises(
+        InvalidUpdateError, match="after step 1 is refused by its schema: x and y don't fit"
+    ) as caught:
         script.play()
     assert caught.value.node == "a"
     assert "written by 'a', 'b'" in str(caught.value)
@@ -294,7 +299,9 @@ def test_channels_are_told_of_the_end_of_a_run_that_completed():
 
     graph = chain("a b", schema=Late)
     seen = []
-    script = Script(graph, request(), {"a": wrote(x=1), "b": lambda task: seen.append(dict(task.values)) or nothing(task)})
+    script = Script(
+        graph, request(), {"a": wrote(x=1), "b": lambda task: seen.append(dict(task.values)) or nothing(task)}
+    )
     assert script.values() == {"x": 1}
     assert seen == [{}]
 

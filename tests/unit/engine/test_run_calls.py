@@ -65,9 +65,21 @@ def test_a_call_is_started_saved_and_then_answered():
 
 
 def test_without_a_saver_a_call_is_only_answered():
-    script = Script(chain("a"), request(), {"a": calling("one", "two"), "call": lambda task: Done.of_call(task, task.id)})
+    script = Script(
+        chain("a"), request(), {"a": calling("one", "two"), "call": lambda task: Done.of_call(task, task.id)}
+    )
     assert script.values()["log"] == ["one", "two"]
-    assert script.did == ["run a:1", "start one", "wait", "reply one done", "wait", "start two", "wait", "reply two done", "wait"]
+    assert script.did == [
+        "run a:1",
+        "start one",
+        "wait",
+        "reply one done",
+        "wait",
+        "start two",
+        "wait",
+        "reply two done",
+        "wait",
+    ]
 
 
 def test_the_record_of_a_call_is_its_callers():
@@ -100,7 +112,9 @@ def test_a_recorded_call_is_answered_at_once():
     bodies = {"a": calling("one", "two"), "call": in_turn(result(1), failed(RuntimeError("two")))}
     with pytest.raises(RuntimeError):
         Script(graph, request(saving=True), bodies, store=store).play()
-    script = Script(graph, request("continue", saving=True), {"a": calling("one", "two"), "call": result(2)}, store=store)
+    script = Script(
+        graph, request("continue", saving=True), {"a": calling("one", "two"), "call": result(2)}, store=store
+    )
     assert script.values()["log"] == [1, 2]
     assert script.did == [
         "load",
@@ -120,8 +134,12 @@ def test_records_of_other_tasks_and_kinds_answer_no_call():
     graph, store = fan("a b"), Store()
     with pytest.raises(RuntimeError):
         Script(graph, request(saving=True), {"a": failed(RuntimeError())}, store=store, order=["a"]).play()
-    store.save_writes([TaskRecord("b:1", "call", "one", "b's"), TaskRecord("a:1", "answer", "one", "an answer")])
-    script = Script(graph, request("continue", saving=True), {"a": calling("one"), "call": result("own")}, store=store)
+    store.save_writes(
+        [TaskRecord("b:1", "call", "one", "b's"), TaskRecord("a:1", "answer", "one", "an answer")]
+    )
+    script = Script(
+        graph, request("continue", saving=True), {"a": calling("one"), "call": result("own")}, store=store
+    )
     assert script.values()["log"] == ["own"]
 
 
@@ -166,7 +184,12 @@ def test_an_outcome_is_held_until_its_calls_have_ended():
 
 
 def test_a_failure_that_is_held_fails_when_the_calls_have_ended():
-    script = Script(chain("a"), request(), {"a": ending("one", failed(RuntimeError("down"))), "call": result(1)}, order=["a", "one"])
+    script = Script(
+        chain("a"),
+        request(),
+        {"a": ending("one", failed(RuntimeError("down"))), "call": result(1)},
+        order=["a", "one"],
+    )
     with pytest.raises(RuntimeError, match="down"):
         script.play()
     assert script.did == ["run a:1", "start one", "wait", "wait", "reply one done"]
@@ -189,7 +212,9 @@ def test_a_failed_call_is_retried_as_its_own_policy_says():
         outcome = yield call(task, "one", retry=(policy,))
         return Done(task, [("log", [outcome.result])])
 
-    script = Script(chain("a"), request(), {"a": body, "call": in_turn(failed(ConnectionError()), result("r"))})
+    script = Script(
+        chain("a"), request(), {"a": body, "call": in_turn(failed(ConnectionError()), result("r"))}
+    )
     assert script.values()["log"] == ["r"]
     assert script.did == ["run a:1", "start one", "wait", "start one +0.5", "wait", "reply one done", "wait"]
 
@@ -198,7 +223,9 @@ def test_a_call_that_asks_pauses_its_caller_however_that_ends():
     for end in (nothing, failed(RuntimeError()), escaped(), asked("own"), Stopped):
         store = Store()
         bodies = {"a": ending("one", end), "call": asked("q")}
-        script = Script(chain("a"), request(saving=True, namespace=("n",)), bodies, store=store, order=["a", "one"])
+        script = Script(
+            chain("a"), request(saving=True, namespace=("n",)), bodies, store=store, order=["a", "one"]
+        )
         finish = script.play()
         own = [question(script.began[0], "own")] if end(script.began[0]).__class__ is Paused else []
         asked_by_call = question(script.began[1], "q")

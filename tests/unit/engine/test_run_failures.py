@@ -60,7 +60,14 @@ def test_the_first_failure_cancels_the_others_once():
     script = Script(fan("a b c d"), request(), bodies, order=["c", "a", "d", "b"], finish_on_cancel=True)
     with pytest.raises(RuntimeError):
         script.play()
-    assert script.did == [*["start " + name + ":1" for name in "abcd"], "wait", "wait", "cancel", "wait", "wait"]
+    assert script.did == [
+        *["start " + name + ":1" for name in "abcd"],
+        "wait",
+        "wait",
+        "cancel",
+        "wait",
+        "wait",
+    ]
 
 
 def test_the_last_to_end_has_nobody_to_cancel():
@@ -104,7 +111,9 @@ def test_writes_of_tasks_that_finished_are_saved_in_every_order():
     for order in itertools.permutations("abc"):
         store = Store()
         bodies = {"a": added, "b": failed(RuntimeError()), "c": added}
-        script = Script(fan("a b c"), request(saving=True), bodies, store=store, order=order, finish_on_cancel=True)
+        script = Script(
+            fan("a b c"), request(saving=True), bodies, store=store, order=order, finish_on_cancel=True
+        )
         with pytest.raises(RuntimeError):
             script.play()
         assert store.finished == {"a:1", "c:1"}
@@ -167,10 +176,20 @@ def test_the_last_try_is_raised_and_saved():
 def test_a_retry_goes_on_beside_the_others():
     graph = tables({"a": {"retry_policy": NO_JITTER}, "b": {}}, (START, "a"), (START, "b"))
     script = Script(
-        graph, request(saving=True), {"a": in_turn(failed(ConnectionError()), added), "b": added}, order=["a", "b", "a"]
+        graph,
+        request(saving=True),
+        {"a": in_turn(failed(ConnectionError()), added), "b": added},
+        order=["a", "b", "a"],
     )
     assert script.values()["log"] == ["a:1", "b:1"]
-    assert script.did[4:] == ["wait", "start a:1 +0.5", "wait", "writes done b:1", "wait", "save loop 1: done a:1"]
+    assert script.did[4:] == [
+        "wait",
+        "start a:1 +0.5",
+        "wait",
+        "writes done b:1",
+        "wait",
+        "save loop 1: done a:1",
+    ]
 
 
 def test_jitter_is_the_requests():
@@ -252,7 +271,9 @@ def test_the_graph_that_was_called_has_no_parent():
 def test_without_a_parent_the_writes_of_finished_tasks_are_saved_as_with_any_failure(order):
     store = Store()
     bodies = {"a": added, "b": escaped(OUT), "c": asked("q")}
-    script = Script(fan("a b c"), request(saving=True), bodies, store=store, order=order, finish_on_cancel=True)
+    script = Script(
+        fan("a b c"), request(saving=True), bodies, store=store, order=order, finish_on_cancel=True
+    )
     with pytest.raises(InvalidUpdateError):
         script.play()
     assert store.finished == {"a:1"}

@@ -41,7 +41,9 @@ class Thread:
 
     def run(self, kind="input", **more):
         """One run; `script` is how it went."""
-        self.script = Script(self.graph, request(kind, saving=True, **self.common | more), self.bodies, store=self.store)
+        self.script = Script(
+            self.graph, request(kind, saving=True, **self.common | more), self.bodies, store=self.store
+        )
         self.ending = self.script.play()
         return self.ending
 
@@ -60,7 +62,11 @@ def test_a_question_is_saved_and_ends_the_run():
     thread = Thread(chain("a b"), {"a": saying("q")})
     ending = thread.run(x=1)
     asking = question(thread.script.began[0], "q")
-    assert (ending.status, ending.questions, ending.state.values) == ("interrupted", [asking], {"x": 1, "log": []})
+    assert (ending.status, ending.questions, ending.state.values) == (
+        "interrupted",
+        [asking],
+        {"x": 1, "log": []},
+    )
     assert thread.script.did == ["load", "save input 0", "run a:1", "writes question a:1"]
     assert thread.store.head.records == [TaskRecord("a:1", "question", asking.id, asking)]
 
@@ -148,7 +154,13 @@ def test_going_on_takes_the_answers_that_the_request_has_for_its_questions():
     thread.run("nested")
     ending = thread.run("nested", answers={"a:1?q": 5, "elsewhere": 0}, modes=frozenset({"values"}))
     assert ending.state.values["log"] == [5]
-    assert thread.script.did == ["load", "writes answer a:1", "run a:1", "save loop 1: done a:1", "emit values"]
+    assert thread.script.did == [
+        "load",
+        "writes answer a:1",
+        "run a:1",
+        "save loop 1: done a:1",
+        "emit values",
+    ]
 
 
 def test_a_nested_graph_that_had_finished_ends_again():
@@ -250,7 +262,9 @@ def test_calls_that_ended_arent_made_again_after_an_answer():
 
 def test_a_question_asked_twice_in_a_step_is_one():
     same = Interrupt("q", "id", "a")
-    thread = Thread(fan("a b"), {"a": lambda task: Paused(task, [same]), "b": lambda task: Paused(task, [same])})
+    thread = Thread(
+        fan("a b"), {"a": lambda task: Paused(task, [same]), "b": lambda task: Paused(task, [same])}
+    )
     assert thread.run().questions == [same]
     assert len(thread.store.head.records) == 2
     thread.bodies |= {"a": added, "b": added}
@@ -337,7 +351,13 @@ def test_a_pause_before_a_node_is_saved_and_passed_once():
     ending = thread.run(x=1)
     pause = static_question("t", (), 2, "b", "before")
     assert (ending.status, ending.questions, ending.state.values["log"]) == ("interrupted", [pause], ["a:1"])
-    assert thread.script.did == ["load", "save input 0", "run a:1", "save loop 1: done a:1", "writes paused b"]
+    assert thread.script.did == [
+        "load",
+        "save input 0",
+        "run a:1",
+        "save loop 1: done a:1",
+        "writes paused b",
+    ]
     assert thread.store.head.records == [TaskRecord("", "paused", pause.id, pause)]
     ending = thread.run("continue")
     assert (ending.status, ending.state.values["log"]) == ("completed", ["a:1", "b:2", "c:3"])

@@ -1,12 +1,18 @@
 """What is saved, when, and together with what; and how a thread goes on from it."""
 
+import re
+from typing import Annotated, Any, TypedDict
+
 import pytest
 
+from juncture.channels import NamedBarrierValue
 from juncture.engine.begin import Request
 from juncture.engine.effects import Done
-from juncture.engine.state import State, TaskRecord
-from juncture.errors import NothingToResumeError
-from juncture.types import END, START, Send
+from juncture.engine.routing import Routes
+from juncture.engine.state import Saved, State, TaskRecord
+from juncture.engine.task import Task
+from juncture.errors import ConfigError, HeadMovedError, NothingToResumeError
+from juncture.types import END, MARK_FOR_REMOVAL, START, Send
 from tests.unit.engine.script import (
     Script,
     Stop,
@@ -46,7 +52,9 @@ def test_nothing_is_saved_without_a_saver():
 
 
 def test_earlier_finishers_are_saved_as_they_finish_and_the_last_with_the_checkpoint():
-    script = Script(fan("a b c"), request(saving=True), {"a": added, "b": added, "c": added}, order=["b", "c", "a"])
+    script = Script(
+        fan("a b c"), request(saving=True), {"a": added, "b": added, "c": added}, order=["b", "c", "a"]
+    )
     script.play()
     assert script.did == [
         "load",
@@ -66,10 +74,16 @@ def test_earlier_finishers_are_saved_as_they_finish_and_the_last_with_the_checkp
 def test_a_checkpoint_holds_the_committed_state_and_what_is_due():
     graph = tables("a b c", (START, "a"), ("a", "c"), (["a", "b"], "c"))
     store = Store()
-    script = Script(graph, request(saving=True, x=1), {"a": went(x=2, sends=[Send("b", {"n": 1})])}, store=store)
+    script = Script(
+        graph, request(saving=True, x=1), {"a": went(x=2, sends=[Send("b", {"n": 1})])}, store=store
+    )
     script.play()
     first, second = store.checkpoints[:2]
-    assert (first.source, first.parent_id, first.state) == ("input", None, State(0, {"x": 1, "log": []}, {}, ("a",)))
+    assert (first.source, first.parent_id, first.state) == (
+        "input",
+        None,
+        State(0, {"x": 1, "log": []}, {}, ("a",)),
+    )
     assert (second.source, second.parent_id) == ("loop", first.checkpoint_id)
     assert second.state == State(
         1, {"x": 2, "log": []}, {}, ("c",), (Send("b", {"n": 1}),), {"a+b>c": ("a",)}
@@ -115,7 +129,9 @@ def test_tasks_that_were_saved_dont_run_again():
     script = Script(graph, request(saving=True), bodies, store=store, order=["a", "b"])
     with pytest.raises(RuntimeError):
         script.play()
-    script = Script(graph, request("continue", saving=True), {"a": failed(AssertionError()), "b": added}, store=store)
+    script = Script(
+        graph, request("continue", saving=True), {"a": failed(AssertionError()), "b": added}, store=store
+    )
     assert script.values()["log"] == ["a:1", "b:1"]
     assert script.did == ["load", "start b:1", "wait", "save loop 1: done b:1"]
     assert script.loop.last_nodes == ("a", "b")
@@ -204,19 +220,27 @@ def test_whatever_is_left_to_do_can_be_gone_on_with(state):
 
 
 def _saved(state):
-    from juncture.engine.state import Saved
-
     return Saved("checkpoint 0", None, state, [])
 
 
 def test_a_new_input_drops_what_was_left_and_says_so():
     graph, store = tables("a b c", (START, "a"), ("a", "b"), (["b", "c"], "a")), Store()
-    state = State(4, {"x": 1}, {}, ("b",), (Send("c"),), {"b+c>a": ("c",)}, ("c",), carried=(TaskRecord("b:5", "failed", "", ""),))
+    state = State(
+        4,
+        {"x": 1},
+        {},
+        ("b",),
+        (Send("c"),),
+        {"b+c>a": ("c",)},
+        ("c",),
+        carried=(TaskRecord("b:5", "failed", "", ""),),
+    )
     store.checkpoints.append(_saved(state))
     script = Script(graph, request(saving=True, x=2), store=store, stop_at=3)
     with pytest.raises(Stop):
         script.play()
-    assert "thread 't' had not finished (due: 'b', 'c')" in script.warnings[0]
+    assert len(script.warnings) == 1
+    assert "thread 't' had not finished (due: 'b', 'c', 'c')" in script.warnings[0]
     assert store.state == State(5, {"x": 2}, {}, ("a",))
 
 
@@ -230,6 +254,106 @@ def test_lenient_a_new_input_keeps_half_filled_joins_and_says_nothing():
     assert store.state == State(5, {"x": 2}, {}, ("a",), joins={"b+c>a": ("c",)})
 
 
+@pytest.mark.parametrize(
+    "left",
+    [
+        {"due": ("b",)},
+        {"sends": (Send("c"),)},
+        {"deferred": ("c",)},
+        {"joins": {"a+b>c": ("a",)}},
+    ],
+)
+def test_a_new_input_says_so_whatever_was_left(left):
+    graph, store = tables("a b c", (START, "a"), (["a", "b"], "c"), join="arrived"), Store()
+    store.checkpoints.append(_saved(State(1, {}, **left)))
+    script = Script(graph, request(saving=True), store=store)
+    script.play()
+    assert len(script.warnings) == 1
+
+
+def test_a_join_that_will_never_fire_isnt_unfinished():
+    graph, store = tables("a b c", (START, "a"), (["a", "b"], "c")), Store()
+    store.checkpoints.append(_saved(State(1, {}, joins={"a+b>c": ("b",)})))
+    script = Script(graph, request(saving=True), store=store, stop_at=2)
+    with pytest.raises(Stop):
+        script.play()
+    assert script.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("left", "name"),
+    [
+        ({"due": ("a", "gone")}, "gone"),
+        ({"sends": (Send("gone"),)}, "gone"),
+        ({"deferred": ("gone",)}, "gone"),
+        ({"joins": {"x+y>z": ("x",)}}, "x+y>z"),
+    ],
+)
+def test_a_thread_of_another_version_of_the_graph_cant_go_on(left, name):
+    store = Store()
+    store.checkpoints.append(_saved(State(1, {"x": 1}, **left)))
+    script = Script(chain("a"), request("continue", saving=True), store=store)
+    with pytest.raises(ConfigError, match=f"thread 't' .*{re.escape(repr(name))}"):
+        script.play()
+    assert script.did == ["load"]
+
+
+def test_a_thread_of_another_version_of_the_graph_takes_new_input():
+    store = Store()
+    store.checkpoints.append(_saved(State(1, {"x": 1}, due=("gone",), joins={"x+y>z": ("x",)})))
+    script = Script(chain("a"), request(saving=True, y=2), {"a": added}, store=store)
+    assert script.values() == {"x": 1, "y": 2, "log": ["a:3"]}
+
+
+# ── a saver that fails ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_step_that_couldnt_be_saved_doesnt_count():
+    graph = tables("a b c", (START, "a"), ("a", "b"), (["a", "c"], "b"))
+    store = Store()
+    store.refuses[1] = error = HeadMovedError("moved")
+    script = Script(
+        graph, request(saving=True, x=1), {"a": went(x=2, y=3, log=["a"], sends=[Send("c")])}, store=store
+    )
+    with pytest.raises(HeadMovedError) as caught:
+        script.play()
+    assert caught.value is error
+    assert error.node == "a"
+    assert script.loop.state == store.state == State(0, {"x": 1, "log": []}, {}, ("a",))
+    assert script.loop.taken == 0
+    assert script.loop.head == "checkpoint 0"
+
+
+def test_what_a_channel_stores_and_what_was_removed_is_put_back():
+    schema = TypedDict(
+        "schema", {"x": Any, "seen": Annotated[Any, NamedBarrierValue(str, {"p", "q"})]}, total=False
+    )
+    store = Store()
+    store.refuses[2] = KeyError("disk")
+    bodies = {"a": wrote(seen="p"), "b": lambda task: Done(task, [("seen", "q"), ("x", MARK_FOR_REMOVAL)])}
+    script = Script(chain("a b", schema=schema), request(saving=True, x=1), bodies, store=store)
+    with pytest.raises(KeyError):
+        script.play()
+    assert script.loop.state == store.state == State(1, {"x": 1}, {"seen": ("p",)}, ("b",))
+
+
+def test_of_several_tasks_none_is_blamed_for_the_saver():
+    store = Store()
+    store.refuses[1] = error = HeadMovedError("moved")
+    with pytest.raises(HeadMovedError):
+        Script(fan("a b"), request(saving=True), store=store).play()
+    assert error.node is None
+
+
+def test_an_input_that_couldnt_be_saved_runs_nothing():
+    store = Store()
+    store.refuses[0] = HeadMovedError("moved")
+    script = Script(chain("a"), request(saving=True), store=store)
+    with pytest.raises(HeadMovedError):
+        script.play()
+    assert (script.ran(), script.loop.taken) == ([], 0)
+
+
 def test_the_end_of_a_run_isnt_a_checkpoint_of_its_own():
     store = Store()
     script = Script(tables("a", (START, END)), request(saving=True, x=1), store=store)
@@ -240,7 +364,11 @@ def test_the_end_of_a_run_isnt_a_checkpoint_of_its_own():
 def test_a_request_says_what_has_to_be_watched():
     def watched(**more):
         made = Request("input", 1, float, **more)
-        return {name for name in ("watches", "listens", "shows_values", "shows_updates", "shows_tasks") if getattr(made, name)}
+        return {
+            name
+            for name in ("watches", "listens", "shows_values", "shows_updates", "shows_tasks")
+            if getattr(made, name)
+        }
 
     assert watched() == set()
     assert watched(saving=True) == {"watches", "listens"}
@@ -255,8 +383,8 @@ def test_a_request_says_what_has_to_be_watched():
 
 
 def test_outcomes_are_equal_by_content():
-    task = Script(chain("a"), request()).loop
-    one, two = Done(task, [("x", 1)]), Done.routed(task, [("x", 1)], ["b"], [])
+    task = Task(chain("a").nodes["a"], 1, 0, {}, 1)
+    one, two = Done(task, [("x", 1)]), Done.routed(task, [("x", 1)], Routes(["b"]))
     assert one == Done(task, [("x", 1)])
     assert one != two
     assert one != "done"

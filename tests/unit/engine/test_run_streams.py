@@ -43,7 +43,14 @@ def test_values_shows_the_beginning_and_every_step():
 def test_values_stands_after_the_checkpoint_that_it_shows():
     script = Script(chain("a"), request(modes=modes("values"), saving=True))
     script.play()
-    assert script.did == ["load", "save input 0", "emit values", "run a:1", "save loop 1: done a:1", "emit values"]
+    assert script.did == [
+        "load",
+        "save input 0",
+        "emit values",
+        "run a:1",
+        "save loop 1: done a:1",
+        "emit values",
+    ]
 
 
 def test_lenient_values_skips_steps_that_change_nothing():
@@ -55,13 +62,17 @@ def test_lenient_values_skips_steps_that_change_nothing():
 
 def test_lenient_values_skips_steps_that_change_nothing_shown():
     graph = chain("a b", strict=False)
-    script = Script(graph, request(modes=modes("values"), value_keys=frozenset({"y"})), {"a": wrote(x=1), "b": wrote(y=2)})
+    script = Script(
+        graph, request(modes=modes("values"), value_keys=frozenset({"y"})), {"a": wrote(x=1), "b": wrote(y=2)}
+    )
     script.play()
     assert [(emit.step, emit.data) for emit in script.emitted] == [(0, {}), (2, {"y": 2})]
 
 
 def test_values_are_restricted_to_the_keys_asked_for():
-    script = Script(chain("a"), request(modes=modes("values"), value_keys=frozenset({"x"}), x=1), {"a": wrote(y=2)})
+    script = Script(
+        chain("a"), request(modes=modes("values"), value_keys=frozenset({"x"}), x=1), {"a": wrote(y=2)}
+    )
     script.play()
     assert script.parts("values") == [{"x": 1}, {"x": 1}]
 
@@ -77,7 +88,9 @@ def test_going_on_shows_the_values_first():
     graph, store = chain("a"), Store()
     with pytest.raises(RuntimeError):
         Script(graph, request(saving=True, x=1), {"a": failed(RuntimeError())}, store=store).play()
-    script = Script(graph, request("continue", saving=True, modes=modes("values")), {"a": wrote(x=2)}, store=store)
+    script = Script(
+        graph, request("continue", saving=True, modes=modes("values")), {"a": wrote(x=2)}, store=store
+    )
     script.play()
     assert script.did == ["load", "emit values", "run a:1", "save loop 1: done a:1", "emit values"]
     assert [data["x"] for data in script.parts("values")] == [1, 2]
@@ -103,7 +116,14 @@ def test_updates_stand_after_the_records_and_before_the_checkpoint():
         fan("a b"), request(modes=modes("updates"), saving=True), {"a": added, "b": added}, order=["a", "b"]
     )
     script.play()
-    assert script.did[4:] == ["wait", "writes done a:1", "emit updates", "wait", "emit updates", "save loop 1: done b:1"]
+    assert script.did[4:] == [
+        "wait",
+        "writes done a:1",
+        "emit updates",
+        "wait",
+        "emit updates",
+        "save loop 1: done b:1",
+    ]
 
 
 def test_a_node_that_writes_nothing_shows_none():
@@ -122,7 +142,11 @@ def test_several_writes_to_a_key_show_as_a_list():
 
 
 def test_updates_are_restricted_to_the_keys_asked_for():
-    script = Script(chain("a b"), request(modes=modes("updates"), update_keys=frozenset({"x"})), {"a": wrote(x=1, y=2), "b": wrote(y=2)})
+    script = Script(
+        chain("a b"),
+        request(modes=modes("updates"), update_keys=frozenset({"x"})),
+        {"a": wrote(x=1, y=2), "b": wrote(y=2)},
+    )
     script.play()
     assert script.parts("updates") == [{"a": {"x": 1}}, {"b": None}]
 
@@ -153,7 +177,14 @@ def test_recalled_tasks_show_as_cached():
         Script(graph, request(saving=True), bodies, store=store).play()
     script = Script(graph, request("continue", saving=True, modes=modes("updates")), store=store)
     script.play()
-    assert script.did == ["load", "emit updates", "start b:1", "wait", "emit updates", "save loop 1: done b:1"]
+    assert script.did == [
+        "load",
+        "emit updates",
+        "start b:1",
+        "wait",
+        "emit updates",
+        "save loop 1: done b:1",
+    ]
     assert script.emitted == [
         Emit("updates", {"a": {"x": 1}, "__metadata__": {"cached": True}}, 1, "a", 0),
         Emit("updates", {"b": None}, 1, "b", 1),
@@ -215,10 +246,25 @@ def test_tasks_shows_beginnings_and_results():
         *["wait", "emit tasks"] * 2,
     ]
     assert script.emitted[0] == Emit(
-        "tasks", {"id": "a:1", "name": "a", "input": {"x": 1, "log": []}, "triggers": ("branch:to:a",)}, 1, "a", 0
+        "tasks",
+        {"id": "a:1", "name": "a", "input": {"x": 1, "log": []}, "triggers": ("branch:to:a",)},
+        1,
+        "a",
+        0,
     )
-    assert script.emitted[1].data == {"id": "a:1", "name": "a", "error": None, "result": {"x": 2}, "interrupts": []}
-    assert script.emitted[3].data == {"id": "b:2.0", "name": "b", "input": [7], "triggers": ("__pregel_push",)}
+    assert script.emitted[1].data == {
+        "id": "a:1",
+        "name": "a",
+        "error": None,
+        "result": {"x": 2},
+        "interrupts": [],
+    }
+    assert script.emitted[3].data == {
+        "id": "b:2.0",
+        "name": "b",
+        "input": [7],
+        "triggers": ("__pregel_push",),
+    }
     assert script.emitted[3].place == 1
 
 
@@ -228,7 +274,10 @@ def test_a_result_with_several_writes_to_a_key():
 
     script = Script(chain("a"), request(modes=modes("tasks")), {"a": thrice})
     script.play()
-    assert script.emitted[1].data["result"] == {"log": {"$writes": [["one"], ["two"], ["three"]]}, "x": {"y": 1}}
+    assert script.emitted[1].data["result"] == {
+        "log": {"$writes": [["one"], ["two"], ["three"]]},
+        "x": {"y": 1},
+    }
 
 
 def test_tasks_shows_failures_and_pauses():
@@ -254,7 +303,9 @@ def test_debug_wraps_what_tasks_shows():
     script = Script(chain("a"), request(modes=modes("tasks", "debug")))
     script.play()
     assert [emit.mode for emit in script.emitted] == ["tasks", "debug"] * 2
-    for task, debug, kind in zip(script.emitted[::2], script.emitted[1::2], ("task", "task_result"), strict=True):
+    for task, debug, kind in zip(
+        script.emitted[::2], script.emitted[1::2], ("task", "task_result"), strict=True
+    ):
         assert debug == Emit("debug", (kind, task.data), 1, "a", 0)
 
 
@@ -271,7 +322,9 @@ def test_a_mode_that_the_loop_knows_nothing_of_changes_nothing():
 
 
 def test_every_step_shows_before_the_limit_is_reached():
-    script = Script(tables("a", (START, "a"), ("a", "a")), request(limit=2, modes=modes("values")), {"a": added})
+    script = Script(
+        tables("a", (START, "a"), ("a", "a")), request(limit=2, modes=modes("values")), {"a": added}
+    )
     with pytest.raises(GraphRecursionError):
         script.play()
     assert [data["log"] for data in script.parts("values")] == [[], ["a:1"], ["a:1", "a:2"]]
