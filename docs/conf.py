@@ -6,6 +6,7 @@ other projects are not links; `nitpick_ignore_regex` lists them.
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 project = "Juncture"
 copyright = "the Juncture authors"
@@ -35,4 +36,28 @@ napoleon_numpy_docstring = False
 nitpick_ignore_regex = [
     # Python's own and other projects' names.
     (r"py:.*", r"(?!juncture\b).*"),
+    # Type variables, which say nothing by themselves.
+    (r"py:.*", r"juncture\.types\.\w+T"),
+    (r"py:.*", r"juncture\.(persistence\.registry\.C|functional\.task\.P)"),
+    # Markers behind a public alias, and modules that are named but have no page.
+    (r"py:.*", r"juncture\.channels\.managed\.\w+Manager"),
+    (r"py:.*", r"juncture\.persistence"),
 ]
+
+
+def check_public_names(app: Any, env: Any) -> None:
+    """Warns, and so fails the build, where the reference lacks a public name."""
+    from sphinx.util import logging
+
+    import juncture
+
+    known = {name for name, *_ in env.get_domain("py").get_objects()}
+    for name in juncture.__all__:
+        public = getattr(juncture, name)
+        defined = f"{getattr(public, '__module__', '')}.{getattr(public, '__qualname__', '')}"
+        if not known & {f"juncture.{name}", defined}:
+            logging.getLogger(__name__).warning("juncture.%s is public and isn't in the reference", name)
+
+
+def setup(app: Any) -> None:
+    app.connect("env-check-consistency", check_public_names)
