@@ -52,29 +52,50 @@ class _Key(NamedTuple):
     key: Any
 
 
-_DEEP_ENOUGH = 2_000  # levels to go down in search of a reference to itself
-
-
 def of_writing(codec: Codec, value: Any, error: SerializationError) -> Found:
     """The first thing in a value that can't be written, given the error of the whole."""
+    if isinstance(error, TooDeepError):
+        return _loop(codec, value) or Found([], error)
     steps: list[Any] = []
-    around = {id(value)}
-    while len(around) < _DEEP_ENOUGH:
+    while True:
         failing = _first((step, item, _refused(codec, item)) for step, item in _inside(codec, value))
         if failing is None:
-            break
-        step, item, found = failing
+            return Found(steps, error)
+        step, value, error = failing
         steps.append(step)
-        if id(item) in around:
-            return Found(steps, SerializationError("refers to itself; such a value can't be stored"))
-        around.add(id(item))
-        value, error = item, found
-    return Found([] if isinstance(error, TooDeepError) else steps, error)
+
+
+def _loop(codec: Codec, value: Any) -> Found | None:
+    """The first thing in a value that is also around it."""
+    steps: list[Any] = []
+    around = {id(value): value}
+    fine: dict[int, Any] = {}  # with the objects, as above: an id is its own only while its object lives
+    levels = [(value, iter(_inside(codec, value)))]
+    while levels:
+        whole, inside = levels[-1]
+        step, item = next(inside, (_END, None))
+        if step is _END:
+            levels.pop()
+            fine[id(whole)] = around.pop(id(whole))
+            if steps:
+                steps.pop()
+        elif id(item) in around:
+            return Found([*steps, step], SerializationError("refers to itself; such a value can't be stored"))
+        elif id(item) not in fine:
+            steps.append(step)
+            around[id(item)] = item
+            levels.append((item, iter(_inside(codec, item))))
+    return None
+
+
+_END = object()
 
 
 def of_reading(codec: Codec, stored: bytes, error: SerializationError) -> Found:
     """The first thing in stored bytes that can't be read, given the error of the whole."""
     steps: list[Any] = []
+    if isinstance(error, TooDeepError):
+        return Found(steps, error)
     try:
         part = unpackb(stored, ext_hook=_Tagged)
     except ValueError:

@@ -186,7 +186,17 @@ def _result(parts: list[Any]) -> RunResult:
 
 def _own() -> Registry:
     registry = Registry()
-    for cls in (Overwrite, Command, Interrupt, Answer, Answers, CheckpointRef, Remove, ReplaceAll, RemoveMessage):
+    for cls in (
+        Overwrite,
+        Command,
+        Interrupt,
+        Answer,
+        Answers,
+        CheckpointRef,
+        Remove,
+        ReplaceAll,
+        RemoveMessage,
+    ):
         registry.register(cls, name=f"juncture:{cls.__name__}")
     for name, only in (("MISSING", MISSING), ("MARK_FOR_REMOVAL", MARK_FOR_REMOVAL), ("UNSET", UNSET)):
         registry.register(type(only), name=f"juncture:{name}", encode=_only, decode=lambda _, only=only: only)
