@@ -6,7 +6,8 @@ of values, which the codec stores like any others; `make` builds an equal object
 * Exact: an object is rebuilt by setting what was stored, never by calling its constructor, so validators, defaults
   and ``__post_init__`` have no say. (The exception is `msgspec.Struct`, which can't be made otherwise: its
   ``__post_init__`` runs, and afterwards every field is set to what was stored.)
-* Whole: attributes beyond the declared fields are stored too. Only what a ``cached_property`` computed is left out.
+* Whole: attributes beyond the declared fields are stored too. Only what a ``cached_property`` computed and what
+  ``typing`` notes on an object (``Box[int](…)`` is a plain ``Box``) are left out.
 * By name: a field keeps its name in the bytes. Read by a newer class, a field that is missing gets its default; one
   that has no default, or a stored field that the class no longer has, is an error.
 * Of the very class: a subclass is another class, and is registered by itself.
@@ -51,9 +52,12 @@ def shape_of(cls: type) -> Shape | None:
     if (pydantic := sys.modules.get("pydantic")) and issubclass(cls, pydantic.BaseModel):
         kind = _Pydantic(cls)
         return Shape(kind.take, kind.make, kind.fields)
-    if (msgspec := sys.modules.get("msgspec")) and issubclass(cls, msgspec.Struct):
-        kind = _Struct(cls, msgspec)
-        return Shape(kind.take, kind.make, kind.fields)
+    if msgspec := sys.modules.get("msgspec"):
+        if issubclass(cls, msgspec.Struct):
+            kind = _Struct(cls, msgspec)
+            return Shape(kind.take, kind.make, kind.fields)
+        if cls is msgspec.UnsetType:
+            return Shape(lambda _: None, lambda _: msgspec.UNSET, lambda _: {})
     base = _builtin_base(cls)
     if base is tuple and hasattr(cls, "_field_defaults"):
         return _namedtuple_shape(cls)
@@ -86,7 +90,7 @@ class _Attributes:
 
     def __init__(self, cls: type) -> None:
         self.slots: dict[str, Any] = {}
-        self.computed: set[str] = set()
+        self.computed: set[str] = {"__orig_class__"}
         for base in reversed(cls.__mro__):
             for name, member in vars(base).items():
                 if isinstance(member, types.MemberDescriptorType):
@@ -98,9 +102,8 @@ class _Attributes:
     def of(self, o: Any) -> dict[str, Any]:
         """A new dict of what is set."""
         held = dict(getattr(o, "__dict__", ()))
-        if self.computed:
-            for name in self.computed:
-                held.pop(name, None)
+        for name in self.computed:
+            held.pop(name, None)
         for name, member in self.slots.items():
             try:
                 held[name] = member.__get__(o)
@@ -291,7 +294,7 @@ class _Pydantic:
         made = self.cls.__new__(self.cls)
         object.__setattr__(made, "__dict__", fields)
         object.__setattr__(made, "__pydantic_fields_set__", touched)
-        object.__setattr__(made, "__pydantic_extra__", more.get("extra", copy(self.no_extra)))
+        object.__setattr__(made, "__pydantic_extra__", self._extra(more))
         object.__setattr__(made, "__pydantic_private__", self._private(more.get("private", {})))
         self.attributes.set(made, more.get("attributes", {}))
         return made
@@ -309,7 +312,17 @@ class _Pydantic:
             return field.get_default(call_default_factory=True, validated_data=fields)
         return field.get_default(call_default_factory=True)
 
+    def _extra(self, more: dict[str, Any]) -> dict[str, Any] | None:
+        if "extra" not in more:
+            return copy(self.no_extra)
+        if self.no_extra is None:
+            raise ValueError("it has extra fields, which the class no longer allows")
+        return more["extra"]
+
     def _private(self, stored: dict[str, Any]) -> dict[str, Any] | None:
+        for name in stored:
+            if name not in self.private:
+                raise ValueError(f"the stored private attribute {name!r} no longer exists in the class")
         if not self.private:
             return None
         undefined = sys.modules["pydantic_core"].PydanticUndefined
