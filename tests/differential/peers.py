@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests.properties.graphs import Marker
+
 LANGGRAPH = "1.2.24"
 
 
@@ -53,6 +55,15 @@ def kind_of(error: BaseException) -> str:
     return KINDS.get(name, name.lower())
 
 
+def plain(update: Any) -> Any:
+    """An update with the markers of either library as those of the descriptions."""
+    if isinstance(update, dict):
+        return {key: plain(value) for key, value in update.items()}
+    if isinstance(update, list):
+        return [plain(value) for value in update]
+    return Marker("overwrite", update.value) if type(update).__name__ == "Overwrite" else update
+
+
 def in_plan_order(updates: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
     return sorted(updates, key=lambda update: (update[0], repr(update[1])))
 
@@ -73,7 +84,7 @@ def stepwise(parts: Iterable[tuple[str, Any]]) -> tuple[list[Any], list[list[tup
                 steps.append([])
             begun = True
         elif mode == "updates":
-            steps[-1] += content.items()
+            steps[-1] += ((node, plain(update)) for node, update in content.items())
             begun = False
     return values, [in_plan_order(step) for step in steps]
 

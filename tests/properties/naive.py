@@ -195,7 +195,7 @@ class Run:
             overwrites = [value for value in mine if isinstance(value, Marker) and value.how == "overwrite"]
             if len(mine if reducer is None else overwrites) > 1 or (reducer and len(marks) > 1):
                 self.fail("update", ended[0][0] if len(ended) == 1 else None)
-            for value in mine:
+            for value in mine if self.strict or not overwrites else overwrites:
                 if isinstance(value, Marker) and value.how == "remove":
                     values.pop(key, None)
                 elif isinstance(value, Marker):

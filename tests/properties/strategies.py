@@ -30,14 +30,12 @@ from tests.properties.graphs import (
 
 T = TypeVar("T")
 
-COMMON = frozenset(
-    {"router", "packet", "join", "defer", "goto", "pairs", "nothing", "fails", "wrong", "nested"}
+LENIENT = frozenset(
+    {"router", "packet", "join", "defer", "goto", "pairs", "nothing", "fails", "wrong", "nested", "parent"}
+    | {"overwrite", "lost-target", "lost-key", "two-ways"}
 )
-"""What a graph may have in both libraries, with the same meaning for strict and lenient, if it has no nested
-graph that writes a key twice."""
-LENIENT = COMMON | {"lost target", "lost key", "two ways", "parent"}
-"""What LangGraph allows too, where a strict graph refuses it or means something else."""
-STRICT = LENIENT | {"arrived", "pieces", "overwrite", "remove", "kinds"}
+"""What a graph may have in LangGraph too."""
+STRICT = LENIENT | {"arrived", "pieces", "overwrite-last", "remove", "kinds"}
 """All there is."""
 
 _LETTERS = "abcdef"
@@ -111,7 +109,7 @@ def _ways(features: frozenset[str]) -> st.SearchStrategy[set[str]]:
     one = st.sampled_from(["edge", "edge", *sorted(features & {"router", "goto"}), "none"]).map(
         lambda way: {way}
     )
-    if "two ways" not in features:
+    if "two-ways" not in features:
         return one
     several = st.sets(st.sampled_from(["edge", "router", "goto"]), min_size=2)
     return _mostly(one, several, 12)
@@ -131,7 +129,7 @@ def _targets(shape: Graph, features: frozenset[str], later: list[str]) -> st.Sea
         kinds.append(st.builds(Packet, to, st.just("log"), st.sampled_from([[], ["sent"]])))
         if "x" in shape.keys:
             kinds.append(st.builds(Packet, to, st.just("x"), st.integers(0, 3)))
-    if "lost target" in features:
+    if "lost-target" in features:
         return _mostly(st.one_of(kinds), st.sampled_from([NOWHERE, Packet(NOWHERE)]), 30)
     return st.one_of(kinds)
 
@@ -174,12 +172,13 @@ def _writes(
             kinds.append(st.builds(lambda key: Write(key, "copy", "y" if key == "x" else "x"), own))
     rare: list[st.SearchStrategy[Write]] = [st.builds(Write, st.sampled_from(sorted(shape.keys)))]
     if "overwrite" in features:
-        rare.append(
-            st.builds(Write, st.one_of(reduced, st.sampled_from([*last, "log"])), st.just("overwrite"))
-        )
+        rare.append(st.builds(Write, reduced, st.just("overwrite")))
+    own_too = st.sampled_from([*last, "log"])
+    if "overwrite-last" in features:
+        rare.append(st.builds(Write, own_too, st.just("overwrite")))
     if "remove" in features:
-        rare.append(st.builds(Write, st.one_of(reduced, st.sampled_from([*last, "log"])), st.just("remove")))
-    if "lost key" in features and not routed:  # LangGraph shows a lost key to the node's router
+        rare.append(st.builds(Write, st.one_of(reduced, own_too), st.just("remove")))
+    if "lost-key" in features and not routed:  # LangGraph shows a lost key to the node's router
         rare.append(st.just(Write("lost")))
     write = _mostly(st.one_of(kinds), st.one_of(rare), 12)
     return st.lists(write, max_size=3).map(lambda some: [Write("log"), *some])
@@ -214,7 +213,7 @@ def _nodes(
         goto = tuple(
             draw(
                 st.lists(
-                    _targets(outer, features - {"lost target"}, [n.name for n in outer.nodes]), max_size=2
+                    _targets(outer, features - {"lost-target"}, [n.name for n in outer.nodes]), max_size=2
                 )
             )
         )
