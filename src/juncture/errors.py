@@ -16,7 +16,6 @@ they get a note and the attribute ``__juncture__`` (read it with `failure`).
     ├── RoutingError                           a route, goto or Send that leads nowhere or is ambiguous
     ├── StuckJoinError                         the run would end while a join waits for the rest of its sources
     ├── GraphRecursionError (also RecursionError)   the limit of supersteps was reached
-    ├── NodeTimeoutError                       a node or a step took longer than it may
     ├── NodeCancelledError                     a node raised the event loop's cancellation by itself
     ├── InterruptError                         questions and answers
     │   ├── PendingInterruptError              plain input was given to a thread with open questions
@@ -105,10 +104,6 @@ class StuckJoinError(JunctureError):
 
 class GraphRecursionError(JunctureError, RecursionError):
     """The limit of supersteps was reached. What was committed stays, and the thread can go on."""
-
-
-class NodeTimeoutError(JunctureError):
-    """A node or a step took longer than it may. Nothing of that step was applied."""
 
 
 class NodeCancelledError(JunctureError):

@@ -262,7 +262,7 @@ class CheckpointRef:
 class RunResult(dict[str, Any]):
     """What a run ended with: the output keys as a dict, and how it ended as attributes."""
 
-    __slots__ = ("checkpoint", "interrupts", "last_nodes", "run_id", "status", "steps", "usage", "value")
+    __slots__ = ("abandoned", "checkpoint", "interrupts", "last_nodes", "run_id", "status", "steps", "usage", "value")
 
     def __init__(
         self,
@@ -276,6 +276,7 @@ class RunResult(dict[str, Any]):
         last_nodes: tuple[str, ...] = (),
         usage: Mapping[str, Any] | None = None,
         checkpoint: CheckpointRef | None = None,
+        abandoned: int = 0,
     ) -> None:
         """Takes the output keys and how the run ended."""
         super().__init__(values)
@@ -287,6 +288,7 @@ class RunResult(dict[str, Any]):
         self.last_nodes = last_nodes
         self.usage: Mapping[str, Any] = usage if usage is not None else {}
         self.checkpoint = checkpoint
+        self.abandoned = abandoned
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild_result, (dict(self), {k: getattr(self, k) for k in self.__slots__ if k != "value"}, MISSING if self.value is self else self.value))

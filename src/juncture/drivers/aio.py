@@ -72,6 +72,8 @@ class AsyncDriver(Driver):
         self._room = asyncio.Event()
         self._room.set()
         self._worker_room = Flag()
+        self._abandons = False
+        """The run was cancelled: running sync nodes aren't waited for."""
 
     # ---- driving
 
@@ -90,6 +92,9 @@ class AsyncDriver(Driver):
                     self._room.set()
                 if not self._worker_room.is_set():
                     self._worker_room.set()
+        except asyncio.CancelledError:
+            self._abandons = True
+            raise
         finally:
             await self._shut_down()
 
@@ -98,6 +103,9 @@ class AsyncDriver(Driver):
         try:
             while self.ending is None:
                 await self._step()
+        except asyncio.CancelledError:
+            self._abandons = True
+            raise
         finally:
             await self._shut_down()
 
@@ -139,6 +147,8 @@ class AsyncDriver(Driver):
                 parts.append(arrival)
                 continue
             program, event = arrival
+            if event.task in self.abandoned:
+                continue
             if type(event) is not Called and event.task.node.kind != GRAPH:
                 self.active -= 1
             told = self.heard(program, event)
@@ -222,10 +232,10 @@ class AsyncDriver(Driver):
                 else:
                     self.due.append((program, effect.task))
             elif kind is Save:
-                if log.blocking:
-                    reply = await log.asave(program.namespace, effect.state, source=effect.source, records=effect.records)
-                else:
-                    reply = log.save(program.namespace, effect.state, source=effect.source, records=effect.records)
+                try:
+                    reply = await self._save(program, effect)
+                except BaseException as error:
+                    self.not_saved(program, error)
             elif kind is SaveWrites:
                 if log.blocking:
                     await log.asave_records(program.namespace, program.loop.head, effect.records)
@@ -239,6 +249,14 @@ class AsyncDriver(Driver):
                 self.reply(effect)
             else:
                 self.warn(effect.text)
+
+    async def _save(self, program: Program, effect: Save) -> str | None:
+        log = program.log
+        if log is None:
+            return None
+        if log.blocking:
+            return await log.asave(program.namespace, effect.state, source=effect.source, records=effect.records)
+        return log.save(program.namespace, effect.state, source=effect.source, records=effect.records)
 
     def _told_at_once(self) -> tuple[Program, Any] | None:
         """Who can go on without waiting, and with what; None if nobody, or if something is to be shown first."""
@@ -508,19 +526,38 @@ class AsyncDriver(Driver):
             root.gen.close()
             self.ready.clear()
             self.cancel(root)
+            if self._abandons:
+                self._abandon(root)
             while self.active or root.active:
+                self.parts.clear()  # nobody will have them
                 try:
                     await self._listen()
                 except asyncio.CancelledError:
+                    self._abandons = True
                     self.cancel(root)
+                    self._abandon(root)
         if self._owns_pool:
-            self.pool.close()
+            self.pool.close(wait=not self.abandoned)
+
+    def _abandon(self, program: Program) -> None:
+        """Waits no longer for sync nodes on workers: they can't be stopped, and what they still do is discarded."""
+        for task, running in list((program.live or {}).items()):
+            if isinstance(running, Program):
+                self._abandon(running)
+            elif isinstance(running, bool) and task not in self.abandoned:
+                self.abandoned.add(task)
+                self.active -= 1
+                self.heard(program, Stopped(task))
 
     async def _end_pump_now(self) -> None:
         pump, self._pumping = self._pumping, None
         if pump is not None:
             pump.cancel()
-            await asyncio.wait([pump])
+            while not pump.done():
+                try:
+                    await asyncio.wait([pump])
+                except asyncio.CancelledError:  # again: the first one goes on once everything has stopped
+                    self._abandons = True
 
 
 @types.coroutine

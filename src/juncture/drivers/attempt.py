@@ -16,16 +16,15 @@ from contextvars import Context
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from juncture.channels.managed import ManagedValue
 from juncture.drivers.context import CURRENT, TaskContext
 from juncture.drivers.mutation import check_unchanged, described
 from juncture.engine import streaming
 from juncture.engine.commit import view
 from juncture.engine.effects import Done, Emit, Escaped, Failed, Outcome, Paused, Stopped
 from juncture.engine.returns import Reader, Returned, quick
-from juncture.engine.routing import resolve
-from juncture.engine.tables import ASYNC, ENTRY, LAST, Router
-from juncture.engine.task import Task
+from juncture.engine.routing import Routes, resolve
+from juncture.engine.tables import ASYNC, ENTRY, LAST, Key, Router
+from juncture.engine.task import Task, input_of
 from juncture.engine.values import admitted
 from juncture.errors import Cancelled, InvalidUpdateError, NodeCancelledError, ParentCommand, Pause
 from juncture.types import Command, Interrupt
@@ -52,13 +51,7 @@ class Try(TaskContext):
         self.task = task
         CURRENT.set(self)
         node = task.node
-        if task.send >= 0:
-            given = node.project_send(task.argument)
-        elif node.managed:
-            given = node.project(with_managed(task, node.managed))
-        else:
-            given = node.project(task.values)
-        self.given = given
+        self.given = given = input_of(task)
         if node.inject:
             self.kwargs = self.arguments(node.inject)
         if node.snapshot is not None and task.send < 0:
@@ -91,7 +84,7 @@ class Try(TaskContext):
         """The outcome of what was read."""
         if got.escape is not None:
             return Escaped(self.task, got.escape)
-        return Done.routed(self.task, got.writes, got.targets, got.sends)
+        return Done.routed(self.task, got.writes, got.routes)
 
     def raised(self, error: BaseException) -> Outcome:
         """The outcome of a body that raised."""
@@ -99,7 +92,9 @@ class Try(TaskContext):
         if questions or isinstance(error, Pause):
             return Paused(self.task, questions)
         if isinstance(error, Cancelled):
-            return Stopped(self.task)
+            if self.program.driver.stops(self.program, self.task):
+                return Stopped(self.task)
+            return Failed(self.task, _own_cancellation(self.task, error))
         if isinstance(error, ParentCommand):
             return self._parent_command(error.command)
         if not isinstance(error, Exception):
@@ -121,11 +116,6 @@ def place_of(program: Program, task: Task) -> str:
     """What is unique for a task, and the same when it runs again after a restart."""
     shared = program.shared
     return "\x1f".join((shared.thread_id or shared.run_id, *program.namespace, task.id))
-
-
-def with_managed(task: Task, managed: Mapping[str, type[ManagedValue]]) -> dict[str, Any]:
-    """The committed values and what the managed keys show."""
-    return task.values | {name: what.value(task.remaining) for name, what in managed.items()}
 
 
 def body(program: Program, task: Task) -> Outcome:
@@ -195,13 +185,21 @@ def _cancelled(this: Try, error: BaseException) -> Outcome:
         raise error
     if this.questions:
         return Paused(this.task, this.questions)
+    return Failed(this.task, _own_cancellation(this.task, error))
+
+
+def _own_cancellation(task: Task, error: BaseException) -> NodeCancelledError:
     failure = NodeCancelledError(
-        f"node {this.task.node.name!r} raised CancelledError though nobody cancelled it; "
+        f"node {task.node.name!r} raised {type(error).__name__} though nobody cancelled it; "
         "if something it awaits was cancelled on purpose, catch that in the node",
-        node=this.task.node.name,
+        node=task.node.name,
     )
     failure.__cause__ = error
-    return Failed(this.task, failure)
+    return failure
+
+
+def _is_last(key: Key | None) -> bool:
+    return key is None or key.merge == LAST
 
 
 class _Pieces:
@@ -240,7 +238,7 @@ class _Pieces:
         last: dict[str, int] = {}
         for index, (name, _) in enumerate(got.writes):
             key = keys.get(name)
-            if key is None or key.merge == LAST:
+            if _is_last(key):
                 last[name] = index
         got.writes = [write for index, write in enumerate(got.writes) if last.get(write[0], index) == index]
         outcome = this.outcome(got)
@@ -287,16 +285,15 @@ def generate(
 class _Routing:
     """Applies what the routers of a node return to its outcome."""
 
-    __slots__ = ("done", "program", "reader", "sends", "targets")
+    __slots__ = ("done", "program", "reader", "routes")
 
     def __init__(self, program: Program, done: Done) -> None:
         self.program = program
         self.done = done
         node = done.task.node
         self.reader = Reader(program.tables, node, None, {}, None, f"{place_of(program, done.task)}\x1froute")
-        self.targets = list(done.targets)
-        self.sends = list(done.sends)
-        done.targets, done.sends = self.targets, self.sends
+        self.routes = Routes(list(done.targets), list(done.sends), list(done.ignored))
+        done.targets, done.sends, done.ignored = self.routes.targets, self.routes.sends, self.routes.ignored
 
     def arguments(self, router: Router) -> tuple[Any, dict[str, Any]]:
         """What the router is called with: the state with its own node's writes applied, copied."""
@@ -322,10 +319,13 @@ class _Routing:
             got = Returned()
             if command.update is not None:
                 self.reader.add_update(command.update, got)
-                done.writes = [*done.writes, *got.writes]
+                # It comes after what the node wrote: a key without a reducer takes the later value.
+                keys, again = self.program.tables.keys, {written for written, _ in got.writes}
+                kept = [w for w in done.writes if w[0] not in again or not _is_last(keys.get(w[0]))]
+                done.writes = kept + got.writes
                 done.changes = None
             chosen = command.goto
-        resolve(self.program.tables, name, chosen, router, self.targets, self.sends)
+        resolve(self.program.tables, name, chosen, router, self.routes)
 
     def ended(self) -> Outcome:
         """The outcome with its routes; a router may have asked a question."""

@@ -18,18 +18,19 @@ from contextvars import Context
 from datetime import UTC, datetime
 from heapq import heapify
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from juncture.drivers.attempt import generate
+from juncture.drivers.attempt import generate, place_of
 from juncture.drivers.place import locate
 from juncture.drivers.pool import Pool
 from juncture.drivers.run import Part, Program, Shared, part_of
 from juncture.engine.begin import Request
 from juncture.engine.effects import Called, Emit, Event, Outcome, Reply, Stopped
 from juncture.engine.nested import nested_program
+from juncture.engine.returns import Reader, Returned
 from juncture.engine.run import Ending, Loop
 from juncture.engine.tables import Tables
-from juncture.engine.task import Task
+from juncture.engine.task import Task, input_of
 from juncture.errors import Cancelled
 from juncture.persistence.threads import ThreadLog
 
@@ -65,6 +66,8 @@ class Driver(ABC):
         """How many bodies are on the driver's own stack."""
         self.made: dict[tuple[int, str], Any] = {}
         self.making = Lock()
+        self.abandoned: set[Task] = set()
+        """Sync tasks that still run though nobody waits for them."""
         self.stopping = False
         """The run ends early: nothing new begins, and whoever sends is told."""
         self.ending: Ending | None = None
@@ -85,7 +88,7 @@ class Driver(ABC):
         node, parent = task.node, program
         tables = node.graph
         assert tables is not None
-        given: Any = parent_values(task)
+        given = parent_values(task, tables, place_of(program, task))
         request = parent.loop.request
         namespace = (*program.namespace, task.id)
         modes = request.modes if self.shared.subgraphs else frozenset[str]()
@@ -195,6 +198,15 @@ class Driver(ABC):
             emit.data = {"step": emit.step, "timestamp": now, "type": kind, "payload": payload}
         self.parts.append((program.shown, emit.mode, emit.node, emit.data, emit.step, emit.place))
 
+    def not_saved(self, program: Program, error: BaseException) -> NoReturn:
+        """Tells a program that its checkpoint wasn't saved, and raises what it raises: the same error."""
+        try:
+            program.gen.throw(error)
+        except Exception as raised:
+            locate(raised, self.shared, program.shown, program.loop)
+            raise
+        raise error
+
     def stops(self, program: Program, task: Task) -> bool:
         """Whether a running task was told to stop, or its whole run was."""
         return self.stopping or (program.live or {}).get(task) is True
@@ -253,13 +265,18 @@ class Driver(ABC):
         future.settle(effect.outcome)
 
 
-def parent_values(task: Task) -> list[tuple[str, Any]]:
-    """The input of a nested graph: what its parent's state or the send holds of its keys, as writes."""
-    node = task.node
-    given: Any = node.project(task.values) if task.send < 0 else node.project_send(task.argument)
-    if isinstance(given, dict):
+def parent_values(task: Task, tables: Tables, place: str) -> list[tuple[str, Any]]:
+    """The input of a nested graph as writes: what its parent's state holds of its keys, or what was sent, read and checked.
+
+    Raises:
+        InvalidUpdateError: What was sent isn't an input of the nested graph.
+    """
+    given: Any = input_of(task)
+    if task.send < 0:
         return list(given.items())
-    return given
+    got = Returned()
+    Reader(tables, tables.entry, None, {}, None, place).add(given, got)
+    return got.writes
 
 
 __all__ = ["BUFFERED_PARTS", "Driver", "parent_values"]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from juncture.engine.interrupts import question_id
 from juncture.engine.task import Task
 from juncture.engine.values import copied
-from juncture.errors import ConfigError, InterruptError, Pause, ResumeMismatchError
+from juncture.errors import Cancelled, ConfigError, InterruptError, Pause, ResumeMismatchError
 from juncture.types import ExecutionInfo, Interrupt, Runtime, StreamWriter
 
 if TYPE_CHECKING:
@@ -179,6 +179,8 @@ class TaskContext:
     # ----
 
     def _refuse_if_ended(self, what: str) -> None:
+        if self.program.driver.stops(self.program, self.task):
+            raise Cancelled(f"{what} was used in node {self.task.node.name!r} after its run had been stopped")
         if self.ended:
             raise ConfigError(f"{what} was used after node {self.task.node.name!r} had ended; use it inside the node")
 

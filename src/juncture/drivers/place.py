@@ -26,6 +26,8 @@ def locate(error: BaseException, shared: Shared, namespace: tuple[str, ...], loo
     task = loop.failed
     node = task.node.name if task is not None else error.node if isinstance(error, JunctureError) else None
     step = task.step if task is not None else loop.state.step + 1
+    if task is None and isinstance(error, JunctureError) and error.step is not None:
+        step = error.step
     attempt = task.attempt if task is not None else None
     place = NodeFailure(node, step, shared.thread_id, namespace, shared.run_id, attempt, None)
     _mark(error, place)

@@ -217,7 +217,10 @@ class SyncDriver(Driver):
                 else:
                     self.due.append((program, effect.task))
             elif kind is Save:
-                reply = log.save(program.namespace, effect.state, source=effect.source, records=effect.records)
+                try:
+                    reply = log.save(program.namespace, effect.state, source=effect.source, records=effect.records)
+                except BaseException as error:
+                    self.not_saved(program, error)
             elif kind is SaveWrites:
                 log.save_records(program.namespace, program.loop.head, effect.records)
             elif kind is Load:

@@ -14,11 +14,12 @@ from juncture.engine import streaming
 from juncture.engine.commit import apply, merge
 from juncture.engine.effects import Done, Emit, Failed, Load, Outcome, Program, Run, Save, SaveWrites, Warn
 from juncture.engine.interrupts import listed, match, open_questions, pauses_after
-from juncture.engine.plan import advance
+from juncture.engine.plan import advance, unfinished
 from juncture.engine.state import Saved, State, TaskRecord
+from juncture.engine.tables import Tables
 from juncture.engine.task import Task
 from juncture.engine.values import copied
-from juncture.errors import InvalidUpdateError, NothingToResumeError, PendingInterruptError
+from juncture.errors import ConfigError, InvalidUpdateError, NothingToResumeError, PendingInterruptError
 from juncture.types import MISSING, START, Interrupt, Send
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def begin(loop: Loop) -> Program:
     request = loop.request
     saved: Saved | None = (yield Load()) if request.saving else None
     if saved is not None:
+        check_known(loop.tables, saved.state, request.thread_id)
         loop.head = saved.checkpoint_id
         loop.state = saved.state
         loop.records = saved.records = [
@@ -116,8 +118,9 @@ def _take_input(loop: Loop, saved: Saved | None) -> Program:
                 "the thread waits for answers, and plain input would lose its questions. Answer with "
                 f"Command(resume=…), or go on with None. {listed(questions)}"
             )
-        if (state.due or state.sends) and tables.strict:
-            due = ", ".join(repr(name) for name in (*state.due, *(send.node for send in state.sends)))
+        if unfinished(tables, state) and tables.strict:
+            waiting = (*state.due, *(send.node for send in state.sends), *state.deferred)
+            due = ", ".join(repr(name) for name in waiting) or "a join"
             yield Warn(
                 f"thread {request.thread_id!r} had not finished (due: {due}); its new input starts over from START on "
                 "the committed state. To go on instead, give None as the input"
@@ -146,7 +149,7 @@ def _take_input(loop: Loop, saved: Saved | None) -> Program:
         if done.writes:
             apply(state, merge(tables, state, [(START, done.writes)]))
             if request.returns:
-                state.touched = tuple(sorted({name for name, _ in done.writes}))
+                log_own(state, request.shared_keys, done.writes)
     advance(tables, state, [done])
     if request.saving:
         loop.head = yield Save(state, "input", [])
@@ -165,19 +168,24 @@ def _go_on(loop: Loop, saved: Saved | None) -> Program:
             f"there is nothing to go on with: thread {request.thread_id!r} has finished. Give an input"
         )
     answers = {q.id: request.answers[q.id] for q in open_questions(saved.records) if q.id in request.answers}
-    yield from _record_answers(loop, saved.records, answers)
+    new = _answer_records(loop, answers)
+    if new:
+        yield SaveWrites(new)
 
 
 def _take_command(loop: Loop, saved: Saved | None) -> Program:
     request, state = loop.request, loop.state
+    if saved is None:
+        state.values.update(copied(dict(loop.tables.initial)))
+    updates = bool(request.writes or request.targets or request.sends)
     if request.resume is not MISSING:
         questions = open_questions(saved.records) if saved is not None else []
-        if not questions and not loop.tables.strict:
-            questions = []
         answers = match(request.resume, questions) if questions or loop.tables.strict else {}
         request.answers.update(answers)
-        yield from _record_answers(loop, saved.records if saved is not None else (), answers)
-    if request.writes or request.targets or request.sends:
+        new = _answer_records(loop, answers)
+        if new and not updates:
+            yield SaveWrites(new)
+    if updates:
         apply(state, merge(loop.tables, state, [(START, request.writes)]))
         state.due = tuple(sorted({*state.due, *request.targets}))
         state.sends = (*state.sends, *request.sends)
@@ -187,17 +195,49 @@ def _take_command(loop: Loop, saved: Saved | None) -> Program:
             loop.head = yield Save(state, "command", [])
 
 
-def _record_answers(loop: Loop, records: Sequence[TaskRecord], answers: dict[str, Any]) -> Program:
-    """Saves answers before any task sees them, so that a crash asks nobody twice."""
+def _answer_records(loop: Loop, answers: dict[str, Any]) -> list[TaskRecord]:
+    """Answers as records, added to what is known; saved before any task sees them, so that a crash asks nobody twice."""
     new: list[TaskRecord] = []
     seen: set[tuple[str, str]] = set()
-    for record in records:
-        if record.kind in ("question", "paused") and record.name in answers and (record.task_id, record.name) not in seen:
-            seen.add((record.task_id, record.name))
+    for record in loop.records:
+        place = (record.task_id, record.name)
+        if record.kind in ("question", "paused") and record.name in answers and place not in seen:
+            seen.add(place)
             new.append(TaskRecord(record.task_id, "answer", record.name, answers[record.name]))
-    if new:
-        loop.records = [*records, *new]
-        yield SaveWrites(new)
+    loop.records = [*loop.records, *new]
+    return new
 
 
-__all__ = ["Interrupt", "Request", "State", "begin"]
+def log_own(state: State, shared: frozenset[str], writes: Sequence[tuple[str, Any]]) -> None:
+    """Remembers a nested graph's own writes for its parent."""
+    written = tuple((name, value) for name, value in writes if name in shared)
+    if written:
+        state.written += written
+    touched = {name for name, _ in writes if name not in shared}
+    if not touched.issubset(state.touched):
+        state.touched = tuple(sorted(touched.union(state.touched)))
+
+
+def check_known(tables: Tables, state: State, thread_id: str | None) -> None:
+    """Refuses a state that leads to what the graph no longer has.
+
+    Raises:
+        ConfigError: Names thread and node.
+    """
+    due = (*state.due, *(send.node for send in state.sends), *state.deferred)
+    for name in due:
+        if name not in tables.nodes:
+            raise ConfigError(
+                f"thread {thread_id!r} is due to run node {name!r}, which this graph doesn't have. It was saved by another "
+                f"version of the graph: run it with that one, or keep a node of that name. Known nodes: "
+                f"{', '.join(sorted(tables.nodes))}"
+            )
+    for name in state.joins:
+        if name not in tables.joins:
+            raise ConfigError(
+                f"thread {thread_id!r} waits in the join {name!r}, which this graph doesn't have. It was saved by another "
+                "version of the graph: run it with that one, or keep the join"
+            )
+
+
+__all__ = ["Interrupt", "Request", "State", "begin", "check_known", "log_own"]

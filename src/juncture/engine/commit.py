@@ -207,15 +207,14 @@ def _drop(target: dict[str, Any], changed: dict[str, Any]) -> None:
             del target[name]
 
 
-def finish(tables: Tables, state: State) -> bool:
-    """Tells channels that nothing else is left to run; whether one of them changed what it shows."""
+def finish(tables: Tables, state: State) -> None:
+    """Tells channels that nothing else is left to run."""
     changes = Changes()
     for key in tables.finishing:
         old = _stored(key, state)
         if old is not MISSING and (new := key.channel.finish(old)) is not old:
             _put(key, new, changes)
     apply(state, changes)
-    return bool(changes.values)
 
 
 def view(tables: Tables, state: State, node: str, writes: Sequence[tuple[str, Any]]) -> tuple[dict[str, Any], Changes]:

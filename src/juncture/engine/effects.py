@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from juncture.engine.commit import Changes
+from juncture.engine.routing import Routes
 from juncture.engine.state import Saved, State, TaskRecord
 from juncture.engine.task import Task
 from juncture.types import Command, Interrupt, Send, StreamMode
@@ -110,6 +111,8 @@ class Done:
     targets: Sequence[str] = ()
     """Node names that routers and ``goto`` chose, checked."""
     sends: Sequence[Send] = ()
+    ignored: Sequence[str] = ()
+    """Lenient graphs: what led nowhere, as warnings."""
     changes: Changes | None = None
     """What the writes alone make of the committed state, if a router had to see it."""
     result: Any = None
@@ -133,11 +136,10 @@ class Done:
     __hash__ = None  # type: ignore[assignment] # equal by content, which may change
 
     @classmethod
-    def routed(cls, task: Task, writes: list[Write], targets: Sequence[str], sends: Sequence[Send]) -> Done:
+    def routed(cls, task: Task, writes: list[Write], routes: Routes) -> Done:
         """One that also says where to go."""
         done = cls(task, writes)
-        done.targets = targets
-        done.sends = sends
+        done.targets, done.sends, done.ignored = routes.targets, routes.sends, routes.ignored
         return done
 
     @classmethod

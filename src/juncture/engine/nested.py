@@ -55,7 +55,7 @@ def outcome_of(
     if command.graph not in (Command.PARENT, task.node.name, "|".join(namespace)):
         return Escaped(task, command)
     got: Returned = reader.read(replace(command, graph=None))
-    return Done.routed(task, writes + got.writes, got.targets, got.sends)
+    return Done.routed(task, writes + got.writes, got.routes)
 
 
 def _writes_back(parent: Tables, node: Node, ending: Ending) -> list[Write]:

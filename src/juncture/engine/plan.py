@@ -52,19 +52,32 @@ def advance(tables: Tables, state: State, ended: Sequence[Done]) -> None:
         due.update(node.successors)
         due.update(done.targets)
         sends += done.sends
-        for join in node.joins:
-            arrived = {*state.joins.get(join.id, ()), node.name}
-            if len(arrived) == len(join.sources):
-                state.joins.pop(join.id, None)
-                due.add(join.target)
-            else:
-                state.joins[join.id] = tuple(sorted(arrived))
+    _arrive(state, ended, due)
     if tables.deferred and not tables.deferred.isdisjoint(due):
         held = due & tables.deferred
         state.deferred = tuple(sorted(held.union(state.deferred)))
         due -= held
     state.due = tuple(sorted(due))
     state.sends = tuple(sends)
+
+
+def _arrive(state: State, ended: Sequence[Done], due: set[str]) -> None:
+    """Counts a step's nodes into their joins, all at once: each source counts once until the join fires."""
+    names = {done.task.node.name for done in ended}
+    for join in {join.id: join for done in ended for join in done.task.node.joins}.values():
+        arrived = names.intersection(join.sources).union(state.joins.get(join.id, ()))
+        if len(arrived) == len(join.sources):
+            state.joins.pop(join.id, None)
+            due.add(join.target)
+        else:
+            state.joins[join.id] = tuple(sorted(arrived))
+
+
+def unfinished(tables: Tables, state: State) -> bool:
+    """Whether a further step is due now, or once nothing else is."""
+    return bool(state.due or state.sends or state.deferred) or any(
+        tables.joins[name].policy == "arrived" for name in state.joins
+    )
 
 
 def revive(tables: Tables, state: State) -> bool:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from juncture.errors import note
+from juncture.errors import ConfigError, InterruptError, InvalidUpdateError, RoutingError, note
 from juncture.types import RetryPolicy
 
 _PROGRAMMING = (
+    InvalidUpdateError,
+    RoutingError,
+    InterruptError,
+    ConfigError,
     ValueError,
     TypeError,
     ArithmeticError,
@@ -76,7 +80,7 @@ def is_transient(error: Exception) -> bool:
     library = type(error).__module__.partition(".")[0]
     response = cast("Any", getattr(error, "response", None))
     if library in ("httpx", "requests") and type(error).__name__ in ("HTTPStatusError", "HTTPError"):
-        return response is None if library == "requests" and response is None else _status(response) >= 500
+        return library == "requests" if response is None else _status(response) >= 500
     return not isinstance(error, _PROGRAMMING)
 
 

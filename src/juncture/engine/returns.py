@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Any, cast
 
-from juncture.engine.routing import resolve
+from juncture.engine.routing import Routes, resolve
 from juncture.engine.tables import LAST, Node, Tables
 from juncture.engine.values import ATOMS, CONTAINERS, admitted, is_handed_out, only_atoms, same
 from juncture.errors import InvalidUpdateError, RoutingError, who
@@ -24,8 +24,7 @@ class Returned:
     """What a node returned."""
 
     writes: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
-    targets: list[str] = field(default_factory=list[str])
-    sends: list[Send] = field(default_factory=list[Send])
+    routes: Routes = field(default_factory=Routes)
     escape: Command[Any] | None = None
     """The first command for an enclosing graph."""
     routed: bool = False
@@ -81,7 +80,7 @@ class Reader:
             self._add_command(cast("Command[Any]", result), got)
         elif isinstance(result, Send):
             got.routed = True
-            resolve(self.tables, self.node.name, result, None, got.targets, got.sends)
+            resolve(self.tables, self.node.name, result, None, got.routes)
         elif self.node.root_value and not self._has_commands(result):
             got.writes.append((ROOT, self._admit_value(ROOT, result)))
         elif isinstance(result, dict):
@@ -126,7 +125,7 @@ class Reader:
             self.add_update(command.update, got)
         if command.goto != ():
             got.routed = True
-            resolve(self.tables, self.node.name, command.goto, None, got.targets, got.sends)
+            resolve(self.tables, self.node.name, command.goto, None, got.routes)
 
     def add_update(self, update: Any, got: Returned) -> None:
         """Adds the update of a command: a mapping, pairs, an object, or a single value's new value."""
@@ -218,7 +217,7 @@ def quick(tables: Tables, result: Any, handed: Any) -> list[tuple[str, Any]] | N
 
     `Reader.read` says the same of it, and is the oracle of its test.
     """
-    if type(result) is not dict:
+    if type(result) is not dict or not tables.quick_keys:
         return None
     update: dict[str, Any] = result  # pyright: ignore[reportUnknownVariableType] - a cast would cost a call
     if update is handed or not tables.quick_keys >= update.keys():

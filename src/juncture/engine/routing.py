@@ -6,9 +6,10 @@ nowhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, cast
 
 from juncture.engine.tables import Router, Tables
 from juncture.engine.values import admitted
@@ -16,60 +17,72 @@ from juncture.errors import RoutingError
 from juncture.types import END, START, Send
 
 
-def resolve(
-    tables: Tables,
-    source: str,
-    chosen: Any,
-    router: Router | None,
-    targets: list[str],
-    sends: list[Send],
-) -> None:
-    """Adds where `chosen` leads to `targets` and `sends`.
+@dataclass(slots=True)
+class Routes:
+    """Where a task leads besides its edges."""
+
+    targets: list[str] = field(default_factory=list[str])
+    """Node names, without `END`."""
+    sends: list[Send] = field(default_factory=list[Send])
+    """With their arguments copied."""
+    ignored: list[str] = field(default_factory=list[str])
+    """Lenient graphs: what led nowhere, as warnings."""
+
+
+def resolve(tables: Tables, source: str, chosen: Any, router: Router | None, into: Routes) -> None:
+    """Adds where `chosen` leads.
 
     Args:
         tables: The graph.
         source: The node that routes.
         chosen: What a router returned or a ``goto`` holds: a name, a `Send`, or several.
         router: The router; None for a ``goto``.
-        targets: Node names are added here, without `END`.
-        sends: Sends are added here, with their arguments copied.
+        into: Takes the targets.
 
     Raises:
-        RoutingError: A target isn't a node, or isn't among those declared.
+        RoutingError: A target isn't a node (in a lenient graph that is only noted), or isn't among those declared.
     """
-    if type(chosen) is str or not isinstance(chosen, (list, tuple, set, frozenset)):
-        several: Iterable[Any] = (chosen,)
-    elif isinstance(chosen, (set, frozenset)):
-        several = sorted(chosen, key=str)  # a set has no order of its own that would be the same tomorrow
+    if isinstance(chosen, (set, frozenset)):
+        # A set has no order of its own that would be the same tomorrow.
+        several: Sequence[Any] = sorted(cast("frozenset[Any]", chosen), key=str)
     else:
-        several = chosen
-    count = 0
+        several = cast("Sequence[Any]", chosen) if isinstance(chosen, (list, tuple)) else (chosen,)
     for target in several:
-        count += 1
-        if isinstance(target, Send):
-            sends.append(_checked_send(tables, source, target))
-            continue
-        name: Any = target
-        if router is not None:
-            mapping = router.targets
-            if mapping is not None:
-                try:
-                    name = mapping[target]
-                except (KeyError, TypeError):
-                    raise _unmapped(source, router, target) from None
-            elif target is None or target == START:
-                raise RoutingError(
-                    f"Branch did not return a valid destination: the router {router.name!r} of node {source!r} "
-                    f"returned {target!r}. Return a node's name, END, a Send, or an empty list to go nowhere",
-                    node=source,
-                )
-        if name == END:
-            continue
-        if name not in tables.nodes:
-            raise unknown_target(tables, source, name)
-        targets.append(name)
-    if not count and router is not None and router.default is not None and router.default != END:
-        targets.append(router.default)
+        try:
+            if isinstance(target, Send):
+                into.sends.append(_checked_send(tables, source, target))
+            elif (name := _named(tables, source, target, router)) != END:
+                into.targets.append(name)
+        except _UnknownTargetError as error:
+            if tables.strict:
+                raise
+            into.ignored.append(f"{error} It is ignored")
+    if not several and router is not None and router.default not in (None, END):
+        into.targets.append(cast("str", router.default))
+
+
+class _UnknownTargetError(RoutingError):
+    """A target that isn't a node of this graph."""
+
+
+def _named(tables: Tables, source: str, target: Any, router: Router | None) -> str:
+    """The node that one target stands for, or `END`."""
+    name: Any = target
+    if router is not None:
+        if router.targets is not None:
+            try:
+                name = router.targets[target]
+            except (KeyError, TypeError):
+                raise _unmapped(source, router, target) from None
+        elif target is None or target == START:
+            raise RoutingError(
+                f"Branch did not return a valid destination: the router {router.name!r} of node {source!r} "
+                f"returned {target!r}. Return a node's name, END, a Send, or an empty list to go nowhere",
+                node=source,
+            )
+    if not isinstance(name, str) or (name != END and name not in tables.nodes):
+        raise unknown_target(tables, source, name)
+    return name
 
 
 def _checked_send(tables: Tables, source: str, send: Send) -> Send:
@@ -81,7 +94,13 @@ def _checked_send(tables: Tables, source: str, send: Send) -> Send:
         )
     if send.node not in tables.nodes:
         raise unknown_target(tables, source, send.node)
-    return Send(send.node, admitted(send.arg), timeout=send.timeout)
+    if send.timeout is not None:
+        raise RoutingError(
+            f"node {source!r} returned a Send to {send.node!r} with a timeout, and time limits aren't supported yet: "
+            "leave it out",
+            node=source,
+        )
+    return Send(send.node, admitted(send.arg))
 
 
 def unknown_target(tables: Tables, source: str, target: Any) -> RoutingError:
@@ -94,7 +113,7 @@ def unknown_target(tables: Tables, source: str, target: Any) -> RoutingError:
         )
     near = get_close_matches(target, tables.nodes, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    return RoutingError(
+    return _UnknownTargetError(
         f"node {source!r} routes to unknown node {target!r}.{hint} Known nodes: {', '.join(sorted(tables.nodes))}",
         node=source,
     )

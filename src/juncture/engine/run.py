@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from juncture.engine import streaming
-from juncture.engine.begin import Request, begin
+from juncture.engine.begin import Request, begin, log_own
 from juncture.engine.commit import Changes, apply, finish, merge
 from juncture.engine.effects import (
     Called,
@@ -39,17 +39,19 @@ from juncture.engine.effects import (
     Save,
     SaveWrites,
     Start,
+    Stopped,
     Wait,
     Warn,
 )
 from juncture.engine.interrupts import static_question
-from juncture.engine.plan import advance, plan, revive
+from juncture.engine.plan import advance, plan, revive, unfinished
 from juncture.engine.retry import delay_before_retry
+from juncture.engine.routing import Routes
 from juncture.engine.state import State, TaskRecord
 from juncture.engine.tables import ENTRY, Tables
-from juncture.engine.task import Task
-from juncture.errors import GraphRecursionError, InternalError, InvalidUpdateError, note
-from juncture.types import Command, Interrupt
+from juncture.engine.task import Task, input_of
+from juncture.errors import GraphRecursionError, InternalError, InvalidUpdateError, JunctureError, note
+from juncture.types import MISSING, Command, Interrupt
 
 _WAIT = Wait()
 
@@ -69,6 +71,7 @@ class Loop:
     """The state of one running graph, and the sequence of its steps."""
 
     __slots__ = (
+        "asked",
         "ending",
         "failed",
         "head",
@@ -83,6 +86,7 @@ class Loop:
         "tables",
         "taken",
         "tasks",
+        "undo",
         "undone",
         "unsaved",
     )
@@ -102,6 +106,10 @@ class Loop:
         self.undone = False
         self.ending: Ending | None = None
         self.failed: Task | None = None
+        self.asked: list[Interrupt] = []
+        """The questions that are open at the end."""
+        self.undo: State | None = None
+        """While a step is being saved: what it changed, as it was."""
         self.head: str | None = None
         self.last_nodes: tuple[str, ...] = ()
 
@@ -123,7 +131,9 @@ class Loop:
             self.taken += 1
             if len(tasks) == 1 and not self.records and not request.shows_tasks:
                 event = yield Run(tasks[0])
-                if type(event) is Done and event.task.parent is None and not (request.listens or event.task.questions):
+                if type(event) is Done and event.task.parent is None and not (
+                    request.listens or event.task.questions or event.ignored
+                ):
                     self.outcomes = [event]  # the common case of what `_collect` does
                 else:
                     self.outcomes = [None]
@@ -197,6 +207,8 @@ class Loop:
             if type(event) is Done and task.parent is None and not (task.calls or task.questions):
                 self.running -= 1
                 self.outcomes[task.place] = event
+                for text in event.ignored:
+                    yield Warn(text)
                 if listens:
                     yield from self._heard_done(event)
             else:
@@ -217,7 +229,7 @@ class Loop:
             for record in mine:
                 if record.kind == "done":
                     writes, targets, sends = record.content
-                    done = Done.routed(task, writes, targets, sends)
+                    done = Done.routed(task, writes, Routes(targets, sends))
                     done.saved = True
                     self.outcomes[task.place] = done
                     if self.request.shows_updates:
@@ -232,7 +244,10 @@ class Loop:
     def _show_starts(self) -> Program:
         for task in self.tasks:
             if self.outcomes[task.place] is None:
-                given = task.node.project(task.values) if task.send < 0 else task.node.project_send(task.argument)
+                try:
+                    given = input_of(task)
+                except Exception:  # noqa: BLE001 - the task itself will fail with it
+                    given = None
                 yield from self._show_task("task", streaming.task_payload(task, given), task)
 
     def _show_task(self, kind: str, payload: Any, task: Task) -> Program:
@@ -277,6 +292,8 @@ class Loop:
             own = event.questions if isinstance(event, Paused) else []
             questions, task.questions = [*task.questions, *own], None
             yield from self._hear(Paused(task, questions))
+        elif isinstance(event, Escaped) and not self.request.namespace:
+            yield from self._hear(Failed(task, _no_parent(event)))
         elif isinstance(event, Failed) and (delay := self._retry_delay(event)) is not None:
             task.attempt += 1
             yield Start(task, delay)
@@ -317,6 +334,9 @@ class Loop:
         task, parent = event.task, event.task.parent
         if parent is None:
             raise InternalError(f"a call without a caller: {task!r}")
+        if self.stopping:
+            yield Reply(event, Stopped(task))
+            return
         for record in parent.records or ():
             if record.kind == "call" and record.name == task.identity:
                 yield Reply(event, Done.of_call(task, record.content))
@@ -356,6 +376,8 @@ class Loop:
             self.last_nodes = tuple([done.task.node.name for done in ended])
         if tables.check_model is not None:
             self._check_model(changes, ended)
+        if self.request.saving:
+            self.undo = _as_it_is(state, changes)
         apply(state, changes)
         advance(tables, state, ended)
         state.step += 1
@@ -368,17 +390,37 @@ class Loop:
         if request.returns:
             self._log(self.outcomes)  # pyright: ignore[reportArgumentType] - all are Done
         stops = self._static("after", self.tasks) if request.after else []
-        if stops and not (state.due or state.sends or state.deferred):
+        if stops and not unfinished(self.tables, state):
             stops = []  # the run ends here anyway
         state.paused_after = tuple([stop.node or "" for stop in stops])
         state.carried = ()
         if request.saving:
             records, self.unsaved = self.unsaved, []
-            self.head = yield Save(state, "loop", records)
+            try:
+                self.head = yield Save(state, "loop", records)
+            except BaseException as error:
+                self._not_saved(error)
+                raise
         if request.shows_values and (self.tables.strict or self._shows(changes)):
             yield Emit("values", streaming.values_payload(state, request.value_keys), state.step)
         if stops:
             yield from self._pause(stops, saved=True)
+
+    def _not_saved(self, error: BaseException) -> None:
+        """The step wasn't saved, so it doesn't count: the state is again what the thread holds."""
+        state, undo = self.state, self.undo
+        if undo is not None:
+            for now, was in ((state.values, undo.values), (state.cells, undo.cells)):
+                for name, value in was.items():
+                    if value is MISSING:
+                        now.pop(name, None)
+                    else:
+                        now[name] = value
+            state.step, state.due, state.sends = undo.step, undo.due, undo.sends
+            state.joins, state.deferred = undo.joins, undo.deferred
+        self.taken -= 1
+        if isinstance(error, JunctureError) and len(self.tasks) == 1:
+            error.node = error.node or self.tasks[0].node.name
 
     def _shows(self, changes: Changes) -> bool:
         keys = self.request.value_keys
@@ -403,15 +445,8 @@ class Loop:
 
     def _log(self, ended: Sequence[Done]) -> None:
         """Remembers a nested graph's own writes for its parent."""
-        state, shared = self.state, self.request.shared_keys
-        written, touched = list(state.written), set(state.touched)
         for done in ended:
-            for name, value in done.writes:
-                if name in shared:
-                    written.append((name, value))
-                else:
-                    touched.add(name)
-        state.written, state.touched = tuple(written), tuple(sorted(touched))
+            log_own(self.state, self.request.shared_keys, done.writes)
 
     # ---- ends other than completion
 
@@ -454,6 +489,7 @@ class Loop:
         if escaped is not None and not failures:
             yield from self._escape(escaped, questions)
             return
+        self.asked = questions
         if self.request.saving:
             yield from self._flush()
         if failures:
@@ -478,14 +514,16 @@ class Loop:
                 f"other tasks of that step did is discarded: {', '.join(others)}"
                 + (f", and {len(questions)} open questions" if questions else "")
             )
-        if not self.request.namespace:
-            self.failed = escaped.task
-            raise InvalidUpdateError(
-                f"There is no parent graph: node {escaped.task.node.name!r} of the graph that was called returned a Command "
-                f"for {escaped.command.graph!r}",
-                node=escaped.task.node.name,
-            )
         self.ending = Ending("completed", self.state, command=escaped.command)
+
+
+def _no_parent(escaped: Escaped) -> InvalidUpdateError:
+    node = escaped.task.node.name
+    return InvalidUpdateError(
+        f"There is no parent graph: node {node!r} of the graph that was called returned a Command for "
+        f"{escaped.command.graph!r}",
+        node=node,
+    )
 
 
 def question_records(
@@ -493,6 +531,19 @@ def question_records(
 ) -> list[TaskRecord]:
     """Open questions, as they are saved."""
     return [TaskRecord(task_id, kind, question.id, question) for question in questions]
+
+
+def _as_it_is(state: State, changes: Changes) -> State:
+    """What the changes are about to replace, and where the state stands."""
+    return State(
+        step=state.step,
+        values={name: state.values.get(name, MISSING) for name in changes.values},
+        cells={name: state.cells.get(name, MISSING) for name in changes.cells},
+        due=state.due,
+        sends=state.sends,
+        joins=dict(state.joins),
+        deferred=state.deferred,
+    )
 
 
 def first_failure(failures: Sequence[Failed], questions: Sequence[Interrupt]) -> Exception:

@@ -1,8 +1,8 @@
 """The committed state of one graph of a run, and what was saved beside it.
 
-`State` is what a checkpoint holds: enough to go on in another process with nothing else at hand. Only `commit` and
-`plan` make new ones; a `State` that was handed to a saver never changes afterwards. The engine replaces `values`
-entries, it never changes one in place, so two states may share them.
+`State` is what a checkpoint holds: enough to go on in another process with nothing else at hand. A run has one, which its
+loop changes from step to step, so whoever saves it turns it into bytes at once. Values themselves are replaced, never
+changed in place.
 """
 
 from __future__ import annotations

@@ -134,10 +134,8 @@ class Node:
     straight: bool = False
     """Nothing but `successors` leads out of it, and none of them is deferred."""
 
-    @property
-    def routes(self) -> bool:
-        """Whether edges lead out of it, so that a ``goto`` would be a second way of routing."""
-        return bool(self.successors or self.joins or self.routers)
+    routes: bool = False
+    """Edges lead out of it (also to `END`), so that a ``goto`` would be a second way of routing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -159,7 +157,6 @@ class Tables:
     """What keys hold before their first write, where their channel has such a value."""
     strict: bool = True
     deferred: frozenset[str] = frozenset()
-    managed: Mapping[str, type[ManagedValue]] = field(default_factory=dict[str, type[ManagedValue]])
     quick_keys: Any = frozenset()
     """A keys view of what may be written without a check; empty if the state is one value."""
     interrupt_before: frozenset[str] = frozenset()

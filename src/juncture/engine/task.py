@@ -61,3 +61,17 @@ class Task:
 
     def __repr__(self) -> str:
         return f"<task {self.id} attempt {self.attempt}>"
+
+
+def input_of(task: Task) -> Any:
+    """What a task's code is handed: a copy of its part of the state, or of what was sent.
+
+    Raises:
+        Exception: What the input's type raises when it is made.
+    """
+    node = task.node
+    if task.send >= 0:
+        return node.project_send(task.argument)
+    if node.managed:
+        return node.project(task.values | {name: what.value(task.remaining) for name, what in node.managed.items()})
+    return node.project(task.values)

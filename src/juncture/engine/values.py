@@ -60,6 +60,10 @@ def _copy_ordered(value: OrderedDict[Any, Any]) -> OrderedDict[Any, Any]:
     return OrderedDict((k, copied(v)) for k, v in value.items())
 
 
+def _copy_counter(value: Counter[Any]) -> Counter[Any]:
+    return Counter({k: copied(v) for k, v in value.items()})
+
+
 def _copy_defaultdict(value: defaultdict[Any, Any]) -> defaultdict[Any, Any]:
     return defaultdict(value.default_factory, {k: copied(v) for k, v in value.items()})
 
@@ -88,7 +92,7 @@ CONTAINERS: Final[Mapping[type, Callable[[Any], Any]]] = {
     deque: _copy_deque,
     OrderedDict: _copy_ordered,
     defaultdict: _copy_defaultdict,
-    Counter: Counter.copy,
+    Counter: _copy_counter,
     Overwrite: _copy_overwrite,
     Remove: _copy_remove,
     ReplaceAll: _copy_replace_all,

@@ -67,7 +67,6 @@ class _Assembly:
         self.fields = union_of_keys(named, strict=graph.strict)
         self.schemas = list({id(schema): schema for _, schema in named}.values())
         self.keys = self._keys()
-        self.managed = {n: f.managed for n, f in self.fields.items() if f.managed is not None}
         self.open = self.state.kind == "open"
         self.root = self.state.kind == "root"
 
@@ -338,7 +337,6 @@ class _Assembly:
             untracked=frozenset(n for n, key in self.keys.items() if not key.channel.tracked),
             finishing=tuple(k for k in self.keys.values() if type(k.channel).finish is not Channel.finish),
             check_model=check,
-            managed=self.managed,
             persist=persist,
             debug=debug,
         )
@@ -351,6 +349,8 @@ class _Assembly:
         node.successors = tuple(sorted(end for start, end in graph.edges if start == node.name and end != END))
         node.joins = tuple(join for join in joins.values() if node.name in join.sources)
         node.routers = tuple(self._router(node.name, branch) for branch in graph.branches.get(node.name, {}).values())
+        node.routes = bool(node.joins or node.routers) or any(start == node.name for start, _ in graph.edges)
+        node.routes = node.routes or any(node.name in join.sources for join in graph.joins)
         node.straight = not node.joins and not node.routers and deferred.isdisjoint(node.successors)
 
 

@@ -168,8 +168,8 @@ class Call:
             self.options.limit,
             random.random,
             got.writes,
-            got.targets,
-            got.sends,
+            got.routes.targets,
+            got.routes.sends,
             resume,
             shared.answers,
             saving=self.log is not None,
@@ -293,7 +293,7 @@ class Call:
         """Puts the place and the result so far on whatever ended the run by an exception."""
         if not isinstance(error, (GeneratorExit, Pause, ParentCommand)):
             locate(error, driver.shared, (), driver.root.loop)
-            add_result(error, self._result(driver, _status_of(error), []))
+            add_result(error, self._result(driver, _status_of(error), driver.root.loop.asked))
 
     def result(self, driver: Driver) -> Any:
         """What the caller gets."""
@@ -343,6 +343,7 @@ class Call:
             interrupts=tuple(questions),
             last_nodes=loop.last_nodes,
             checkpoint=checkpoint,
+            abandoned=len(driver.abandoned),
         )
 
 
