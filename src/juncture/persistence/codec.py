@@ -174,7 +174,7 @@ class Codec:
         try:
             return unpackb(stored, ext_hook=self._hook)
         except ValueError as error:
-            raised = self.raised() or SerializationError(f"these bytes are no stored value: {error}")
+            raised = self.raised(error) or SerializationError(f"these bytes are no stored value: {error}")
             raise raised from raised.__cause__
 
     def value_of(self, tag: int, payload: bytes) -> Any:
@@ -225,10 +225,14 @@ class Codec:
         """Keeps what a callback raised, for whoever called ormsgpack."""
         self._left[get_ident()] = error
 
-    def raised(self) -> BaseException | None:
-        """What the callback raised, once."""
+    def raised(self, instead: Exception) -> BaseException | None:
+        """What the callback raised, once; None if ormsgpack's own error is about something else.
+
+        Where Python had no stack left to call it, it left nothing, and only the text of ormsgpack's error says so.
+        """
         error = self._left.pop(get_ident(), None)
-        return TooDeepError(_NO_STACK) if isinstance(error, RecursionError) else error
+        uncalled = error is None and str(instead).startswith(("ext_hook failed", "Type is not"))
+        return TooDeepError(_NO_STACK) if uncalled or isinstance(error, RecursionError) else error
 
 
 class _Level:
@@ -269,16 +273,16 @@ class _Level:
             raise TooDeepError(_NO_STACK) from None
         try:
             return packb(ready, self._hook, _EXACT)
-        except TypeError:  # what is left for ormsgpack to object to by itself is the depth
-            raised = self._codec.raised() or TooDeepError(_TOO_DEEP)
+        except TypeError as error:  # what is left for ormsgpack to object to by itself is the depth
+            raised = self._codec.raised(error) or TooDeepError(_TOO_DEEP)
             raise raised from raised.__cause__
 
     def _packed(self, value: Any) -> bytes | None:
         """The bytes of a value, or None if ormsgpack by itself gets something in it wrong."""
         try:
             packed = packb(value, self._hook, _EXACT)
-        except TypeError:
-            if (raised := self._codec.raised()) is not None:
+        except TypeError as error:
+            if (raised := self._codec.raised(error)) is not None:
                 raise raised from raised.__cause__
             return None
         # 0xc4 to 0xc6 start binary content; they occur elsewhere too, so this only says when to look.
