@@ -298,12 +298,11 @@ def array(value: Any, pack: Pack) -> bytes:
     order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
     if value.dtype == object:
         return pack(["O", list(value.shape), order, list(value.flat)])
-    try:
+    descr = None
+    if value.dtype.kind in "biufcmMSUV" and not value.dtype.hasobject:
         descr = numpy.lib.format.dtype_to_descr(value.dtype)
-        same = not value.dtype.hasobject and numpy.lib.format.descr_to_dtype(descr) == value.dtype
-    except (TypeError, ValueError):
-        same, descr = False, None
-    if not same:
+    # A dtype of another library may call itself by the name of one of numpy's.
+    if descr is None or numpy.lib.format.descr_to_dtype(descr) != value.dtype:
         raise SerializationError(f"numpy arrays of dtype {value.dtype} can't be stored exactly")
     return pack([descr, list(value.shape), order, value.tobytes(order)])
 
