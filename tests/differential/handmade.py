@@ -175,6 +175,23 @@ def a_deferred_join(lib):
     return builder
 
 
+@case({"log": []})
+def a_deferred_join_whose_source_runs_again_while_it_waits(lib):
+    """Everything that came before it runs belongs to that round: the second round waits for `b` again."""
+
+    def route(state):
+        return "b" if len(state["log"]) < 4 else lib.END
+
+    builder = nodes(lib, "ab")
+    builder.add_node("last", says("last"), defer=True)
+    builder.add_edge(lib.START, "a")
+    builder.add_edge(lib.START, "b")
+    builder.add_conditional_edges("a", route)
+    builder.add_edge(["a", "b"], "last")
+    builder.add_conditional_edges("last", lambda state: "a" if len(state["log"]) < 5 else lib.END)
+    return builder
+
+
 # ── routing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -35,7 +35,9 @@ def test_both_return_the_same(one: Case, driver: str):
             return type(error).__name__
 
     peer, own = outcome("langgraph"), outcome("juncture")
-    if not isinstance(own, str):  # `value` is the dict of the output keys, the one value, or the schema's object
+    if not isinstance(
+        own, str
+    ):  # `value` is the dict of the output keys, the one value, or the schema's object
         own = vars(own.value) if is_dataclass(own.value) else own.value
     assert own == peer
 
