@@ -136,6 +136,28 @@ def test_an_explicit_map_must_name_open_questions(resume):
         match(resume, [asks("one")])
 
 
+IDS = ["0" * 32, "f" * 32, "123456789abcdef0" * 2]
+
+
+def test_lenient_a_dict_of_ids_is_a_map_whatever_is_open():
+    questions = [asks(name) for name in IDS[:2]]
+    assert match({IDS[0]: 1, IDS[2]: 3}, questions, strict=False) == {IDS[0]: 1}
+    assert match({IDS[2]: 3}, questions[:1], strict=False) == {}
+    assert match({IDS[0]: 1}, questions, strict=False) == {IDS[0]: 1}
+
+
+@pytest.mark.parametrize("name", ["g" * 32, "0" * 31, "F" * 32, 0])
+def test_lenient_a_dict_of_anything_else_is_the_answer(name):
+    for resume in ({name: 1}, {IDS[0]: 1, name: 2}):
+        assert match(resume, [asks(IDS[0])], strict=False) == {IDS[0]: resume}
+    assert match({}, [asks(IDS[0])], strict=False) == {IDS[0]: {}}
+    assert match("yes", [asks(IDS[0])], strict=False) == {IDS[0]: "yes"}
+
+
+def test_strict_a_dict_of_ids_that_arent_open_is_the_answer():
+    assert match({IDS[2]: 3}, [asks(IDS[0])]) == {IDS[0]: {IDS[2]: 3}}
+
+
 def test_nothing_is_open():
     with pytest.raises(NothingToResumeError):
         match("yes", [])

@@ -183,6 +183,19 @@ def test_an_outcome_is_held_until_its_calls_have_ended():
     ]
 
 
+@pytest.mark.parametrize("modes", [(), ("updates",)])
+def test_without_a_saver_an_outcome_is_held_too(modes):
+    script = Script(
+        chain("a"),
+        request(modes=frozenset(modes)),
+        {"a": ending("one", added), "call": result(None)},
+        order=["a", "one"],
+    )
+    assert script.values()["log"] == ["a:1"]
+    emits = ["emit updates"] * len(modes)
+    assert script.did == ["run a:1", "start one", "wait", "wait", "reply one done", *emits]
+
+
 def test_a_failure_that_is_held_fails_when_the_calls_have_ended():
     script = Script(
         chain("a"),

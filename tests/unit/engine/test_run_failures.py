@@ -208,6 +208,15 @@ def test_nothing_is_retried_once_the_step_is_stopping():
     assert script.ran() == ["a:1", "b:1"]
 
 
+def test_what_must_stop_the_process_is_never_retried():
+    policy = RetryPolicy(retry_on=lambda error: True, jitter=False)
+    graph = tables({"a": {"retry_policy": policy}}, (START, "a"))
+    script = Script(graph, request(), {"a": failed(KeyboardInterrupt())})
+    with pytest.raises(KeyboardInterrupt):
+        script.play()
+    assert script.ran() == ["a:1"]
+
+
 # ── commands for an enclosing graph ──────────────────────────────────────────────────────────────────────────
 
 OUT = Command(graph=Command.PARENT, update={"x": 1})

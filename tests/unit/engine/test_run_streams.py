@@ -1,16 +1,21 @@
 """What each stream mode shows of a run, in which order among the effects."""
 
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
 import pytest
 
+from juncture import RemainingSteps
 from juncture.engine.effects import Done, Emit
 from juncture.errors import GraphRecursionError
-from juncture.types import START, Send
+from juncture.types import START, Command, Send
 from tests.unit.engine.script import (
     Script,
     Store,
     added,
     asked,
     chain,
+    escaped,
     failed,
     fan,
     nothing,
@@ -288,6 +293,39 @@ def test_tasks_shows_failures_and_pauses():
     paused, fell = (emit.data for emit in script.emitted[2:])
     assert (paused["interrupts"], paused["error"]) == ([{"value": "q", "id": "b:1?q"}], None)
     assert (fell["error"], fell["result"], fell["interrupts"]) == ("RuntimeError('down')", {}, [])
+
+
+def test_tasks_shows_what_left_or_was_stopped_as_empty():
+    bodies = {"a": escaped(Command(graph=Command.PARENT, update={"x": 1}))}
+    script = Script(fan("a b"), request(modes=modes("tasks"), namespace=("n:1",)), bodies, order=["a"])
+    script.play()
+    assert [emit.data for emit in script.emitted[2:]] == [
+        {"id": name, "name": name[0], "error": None, "result": {}, "interrupts": []} for name in ("a:1", "b:1")
+    ]
+
+
+def test_tasks_shows_the_input_with_its_managed_keys():
+    schema = TypedDict("schema", {"x": Any, "left": RemainingSteps})
+    script = Script(chain("a", schema=schema), request(limit=3, modes=modes("tasks"), x=[1]))
+    script.play()
+    assert script.emitted[0].data["input"] == {"x": [1], "left": 3}
+    assert script.emitted[0].data["input"]["x"] is not script.loop.state.values["x"]
+
+
+@dataclass
+class Picky:
+    x: int
+
+    def __post_init__(self):
+        raise ValueError("never right")
+
+
+def test_an_input_that_cant_be_made_shows_as_none_and_is_for_the_task_to_fail_with():
+    graph = tables({"a": {"input_schema": Picky}}, (START, "a"))
+    script = Script(graph, request(modes=modes("tasks"), x=1), {"a": failed(KeyError("its own"))})
+    with pytest.raises(KeyError):
+        script.play()
+    assert [emit.data.get("input", emit.data.get("error")) for emit in script.emitted] == [None, "KeyError('its own')"]
 
 
 def test_recalled_tasks_dont_begin():
