@@ -58,7 +58,7 @@ from ormsgpack import Ext, Fragment, packb, unpackb
 
 from juncture.errors import SerializationError
 from juncture.persistence import places, tags
-from juncture.persistence.places import TooDeepError
+from juncture.persistence.places import too_deep
 from juncture.persistence.registry import Registered, Registry, full_name
 
 # Whatever ormsgpack would write as something that reads back otherwise is passed to the callback instead.
@@ -232,7 +232,7 @@ class Codec:
         """
         error = self._left.pop(get_ident(), None)
         uncalled = error is None and str(instead).startswith(("ext_hook failed", "Type is not"))
-        return TooDeepError(_NO_STACK) if uncalled or isinstance(error, RecursionError) else error
+        return too_deep(_NO_STACK) if uncalled or isinstance(error, RecursionError) else error
 
 
 class _Level:
@@ -251,7 +251,7 @@ class _Level:
         """Packs what stands inside an extension type of this level."""
         if self._inner is None:
             if self._depth >= DEEPEST_OTHER:
-                raise TooDeepError(f"tuples, sets or objects nested more than {DEEPEST_OTHER} deep")
+                raise too_deep(f"tuples, sets or objects nested more than {DEEPEST_OTHER} deep")
             self._inner = _Level(self._codec, self._depth + 1).pack
         return self._inner
 
@@ -270,11 +270,11 @@ class _Level:
         try:
             ready = self._rebuilt(value, 0) if type(value) in _NESTING else self._leaf(value)
         except RecursionError:
-            raise TooDeepError(_NO_STACK) from None
+            raise too_deep(_NO_STACK) from None
         try:
             return packb(ready, self._hook, _EXACT)
         except TypeError as error:  # what is left for ormsgpack to object to by itself is the depth
-            raised = self._codec.raised(error) or TooDeepError(_TOO_DEEP)
+            raised = self._codec.raised(error) or too_deep(_TOO_DEEP)
             raise raised from raised.__cause__
 
     def _packed(self, value: Any) -> bytes | None:
@@ -297,7 +297,7 @@ class _Level:
         value shouldn't need a deep stack.
         """
         if depth >= DEEPEST_PLAIN:
-            raise TooDeepError(_TOO_DEEP)
+            raise too_deep(_TOO_DEEP)
         if type(value) is dict and not all(type(key) is str and _is_utf8(key) for key in value):
             return Ext(tags.MAPPING, tags.mapping(value, self._below()))
         made: dict[Any, Any] = {}

@@ -35,8 +35,13 @@ class Found(NamedTuple):
         return said
 
 
-class TooDeepError(SerializationError):
+class _TooDeepError(SerializationError):
     """Not one thing in the value is the trouble, but how deep it is nested, or that it contains itself."""
+
+
+def too_deep(why: str) -> SerializationError:
+    """An error for which no place is looked for, except that of a loop."""
+    return _TooDeepError(why)
 
 
 class _Tagged(NamedTuple):
@@ -54,7 +59,7 @@ class _Key(NamedTuple):
 
 def of_writing(codec: Codec, value: Any, error: SerializationError) -> Found:
     """The first thing in a value that can't be written, given the error of the whole."""
-    if isinstance(error, TooDeepError):
+    if isinstance(error, _TooDeepError):
         return _loop(codec, value) or Found([], error)
     steps: list[Any] = []
     while True:
@@ -94,7 +99,7 @@ _END = object()
 def of_reading(codec: Codec, stored: bytes, error: SerializationError) -> Found:
     """The first thing in stored bytes that can't be read, given the error of the whole."""
     steps: list[Any] = []
-    if isinstance(error, TooDeepError):
+    if isinstance(error, _TooDeepError):
         return Found(steps, error)
     try:
         part = unpackb(stored, ext_hook=_Tagged)

@@ -251,13 +251,13 @@ def _to_timezone(payload: bytes, unpack: Unpack) -> datetime.timezone:
     return datetime.timezone(*unpack(payload))
 
 
-def _zone_info(value: Any, _: Pack) -> bytes:
+def _keyed_zone(value: Any, _: Pack) -> bytes:
     if value.key is None:
         raise SerializationError("a ZoneInfo read from a file has no key by which it could be found again")
     return str(value.key).encode()
 
 
-def _to_zone_info(payload: bytes, _: Unpack) -> Any:
+def _to_keyed_zone(payload: bytes, _: Unpack) -> Any:
     from zoneinfo import ZoneInfo
 
     return ZoneInfo(payload.decode())
@@ -358,7 +358,7 @@ ENCODERS: dict[type, tuple[int, Encoder]] = {
 LATE_ENCODERS: dict[tuple[str, str], tuple[int, Encoder]] = {
     ("decimal", "Decimal"): (6, _decimal),
     ("fractions", "Fraction"): (7, _fraction),
-    ("zoneinfo", "ZoneInfo"): (37, _zone_info),
+    ("zoneinfo", "ZoneInfo"): (37, _keyed_zone),
     ("uuid", "UUID"): (40, _uuid),
 } | {
     (module, name): (41, _path)
@@ -387,7 +387,7 @@ DECODERS: dict[int, Decoder] = {
     34: _to_time,
     35: _to_timedelta,
     36: _to_timezone,
-    37: _to_zone_info,
+    37: _to_keyed_zone,
     40: _to_uuid,
     41: _to_path,
     ARRAY: _to_array,

@@ -215,7 +215,7 @@ def _every_byte_and_column_comes_back(face: Face) -> None:
 def _payloads_of_any_size_and_content_come_back(face: Face) -> None:
     parent = None
     for place, payload in enumerate((b"", b"\x00", bytes(range(256)), b"\xff" * 3_000_000)):
-        one = checkpoint(place, parent_id=parent, parts=(Part("p%d" % place, payload),))  # noqa: UP031
+        one = checkpoint(place, parent_id=parent, parts=(Part(f"p{place}", payload),))
         face.put(one, follows=parent)
         parent = one.checkpoint_id
         assert face.loaded("t").checkpoint.parts == one.parts, (
@@ -351,7 +351,7 @@ def _a_name_is_kept_exactly_or_refused(face: Face) -> None:
 
 
 @_law
-def _an_id_is_data_too(face: Face) -> None:
+def _an_id_is_never_a_pattern(face: Face) -> None:
     face.series(2)
     for hostile in ("' OR '1'='1", "%", "*", "../01980000-0000-7000-8000-000000000000", ""):
         assert face.load("t", "", hostile) is None, f"{hostile!r} found a checkpoint"

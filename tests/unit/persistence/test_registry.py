@@ -113,11 +113,11 @@ def add(left, right):
         (Color, [Color]),
         (Leaf, [Leaf, Color]),
         (list[Leaf], [Leaf, Color]),
-        (typing.List[Leaf], [Leaf, Color]),  # noqa: UP006
+        (typing.List[Leaf], [Leaf, Color]),  # noqa: UP006  # the older spelling
         (dict[Color, tuple[Leaf, ...]], [Color, Leaf]),
         (Leaf | None, [Leaf, Color]),
-        (Optional[Leaf], [Leaf, Color]),  # noqa: UP045
-        (Union[int, Color, Text], [Color, Text]),  # noqa: UP007
+        (Optional[Leaf], [Leaf, Color]),  # noqa: UP045  # the older spelling
+        (Union[int, Color, Text], [Color, Text]),  # noqa: UP007  # the older spelling
         (Annotated[list[Leaf], add, "note", Client()], [Leaf, Color]),
         (Annotated[Any, channels.LastValue(Leaf)], [Leaf, Color]),
         (channels.LastValue(list[Color]), [Color]),
@@ -148,8 +148,8 @@ def test_classes_are_found_wherever_an_annotation_names_them(annotation, found):
 def test_a_reference_that_cannot_be_resolved_hides_only_itself():
     @dataclasses.dataclass
     class Here:
-        unknown: "Nowhere"  # noqa: F821
-        local: "Local"  # noqa: F821
+        unknown: "Nowhere"  # noqa: F821  # can't be resolved, on purpose
+        local: "Local"  # noqa: F821  # can't be resolved, on purpose
         leaf: "Leaf"
         colors: "list[Color]"
 
@@ -264,7 +264,7 @@ def test_a_registry_that_learns_takes_what_it_meets_if_its_kind_can_be_stored():
 
 def test_encode_and_decode_come_together():
     with pytest.raises(GraphBuildError, match="both encode and decode"):
-        Registry().register(Client, encode=lambda client: 1)
+        Registry().register(Client, encode=lambda _: 1)
 
 
 def test_register_type_is_for_the_process_and_a_decorator():
