@@ -12,6 +12,7 @@ import asyncio
 import types
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator
+from contextlib import suppress
 from contextvars import Context, copy_context
 from heapq import heappop, heappush
 from inspect import CORO_CREATED, getcoroutinestate
@@ -23,6 +24,7 @@ from typing import Any, cast
 from juncture.drivers.attempt import body, body_async, generate, route_async
 from juncture.drivers.base import BUFFERED_PARTS, Driver
 from juncture.drivers.calls import CallFuture
+from juncture.drivers.context import TaskContext
 from juncture.drivers.place import locate
 from juncture.drivers.pool import Pool
 from juncture.drivers.run import Part, Program, Shared
@@ -54,17 +56,20 @@ class AsyncDriver(Driver):
     """Drives one call of a graph on the running event loop."""
 
     def __init__(
-        self, shared: Shared, tables: Tables, request: Request, log: ThreadLog | None, pool: Pool | None
+        self, shared: Shared, tables: Tables, request: Request, log: ThreadLog | None, outer: TaskContext | None
     ) -> None:
         """Must be made on the event loop that drives it."""
-        super().__init__(shared, tables, request, log)
-        self.pool = pool or Pool(shared.max_concurrency)
-        self._owns_pool = pool is None
+        super().__init__(shared, tables, request, log, outer)
+        self.pool = outer.program.driver.pool if outer is not None else Pool()
         self._loop = asyncio.get_running_loop()
         self._thread = get_ident()
+        self._own = asyncio.current_task()
+        self._cancelled_before = self._own.cancelling() if self._own is not None else 0
         self._inbox: deque[tuple[Program, Event] | Part] = deque()
         self._waker: asyncio.Future[None] | None = None
         self._wake_coming = False
+        self._freed = False
+        """A slot may be free for what is held back."""
         self._ticket = count()
         self._tasks: set[asyncio.Task[None]] = set()
         self._pumping: asyncio.Task[None] | None = None
@@ -127,12 +132,13 @@ class AsyncDriver(Driver):
     async def _listen(self) -> tuple[Program, Event] | None:
         """Waits for what arrives, up to the next event or until something is to be shown; whom to tell it."""
         inbox = self._inbox
-        while not inbox and not self.parts:
+        while not inbox and not self.parts and not self._freed:
             if self.timers and self.timers[0][0] <= self._loop.time():
                 _, _, program, task = heappop(self.timers)
                 self.due.append((program, task))
                 return None
             await self._wait_for_arrival()
+        self._freed = False
         if self.held:
             self.due.extend(self.held)
             self.held.clear()
@@ -164,7 +170,11 @@ class AsyncDriver(Driver):
         if self.pool.backlog:
             timers.append(self._loop.call_later(0.001, self._grow))
         try:
-            await waker
+            if self.outer is None:
+                await waker
+            else:
+                with self.outer.lending():
+                    await waker
         finally:
             self._waker = None
             for timer in timers:
@@ -282,9 +292,11 @@ class AsyncDriver(Driver):
 
     def _runs_here(self, program: Program, task: Task) -> bool:
         node = task.node
-        if node.kind == ASYNC:
-            return not program.hears
-        return node.kind == ENTRY or (node.kind == SYNC and node.inline)
+        if node.kind == ENTRY:
+            return True
+        if self.shared.slots is not None:
+            return False
+        return not program.hears if node.kind == ASYNC else node.kind == SYNC and node.inline
 
     async def _attempt_here(self, program: Program, task: Task) -> Outcome:
         """A lone task, in the run's own asyncio task."""
@@ -292,7 +304,7 @@ class AsyncDriver(Driver):
         self.inside += 1
         try:
             if task.node.kind == ASYNC:
-                outcome = await _in_context(context, context.run(body_async, program, task))
+                outcome = await _in_context(context, context.run(body_async, program, task), self._note_cancel)
             else:
                 outcome = context.run(body, program, task)
             if task.node.routers and type(outcome) is Done:
@@ -301,6 +313,8 @@ class AsyncDriver(Driver):
             self.inside -= 1
         if self._pumping is not None:
             await self._end_pump()
+        if self._own is not None and self._own.cancelling() > self._cancelled_before:
+            raise asyncio.CancelledError  # the node ended in its own way; the run is cancelled all the same
         return outcome
 
     def _begin_due(self) -> None:
@@ -311,15 +325,13 @@ class AsyncDriver(Driver):
     def _begin(self, program: Program, task: Task) -> None:
         """Begins a task beside others."""
         kind = task.node.kind
-        limit = self.shared.max_concurrency
         if kind == GRAPH:
             try:
                 self.begin_nested(program, task)
             except Exception as error:  # noqa: BLE001 - its input couldn't be made: the task failed
                 self.arrived(program, Failed(task, error))
             return
-        if limit is not None and self.active >= limit:
-            self.held.append((program, task))
+        if not self.has_slot(program, task):
             return
         if program.live is None:
             program.live = {}
@@ -407,6 +419,15 @@ class AsyncDriver(Driver):
             self.active += 1  # it was due and never begun; the inbox counts it down again
         self._post((program, event))
 
+    def wake(self) -> None:
+        """Has the driver look at what it holds back."""
+        if get_ident() == self._thread:
+            self._freed = True
+            self._wake()
+        else:
+            with suppress(RuntimeError):  # the loop was closed: nothing is held back any more
+                self._loop.call_soon_threadsafe(self.wake)
+
     def stop_task(self, program: Program, task: Task) -> None:
         """An async task is cancelled; a queued sync one won't begin; a running sync one is waited for."""
         live = program.live
@@ -455,11 +476,31 @@ class AsyncDriver(Driver):
         coroutine.close()
         raise ConfigError("an async router can't be called from a sync one in an async run")
 
+    def _note_cancel(self, coroutine: Any) -> None:
+        """Tells a task group's own cancellation of the task that awaits it from one from outside.
+
+        Python 3.11 and 3.12 leave that one counted (`Task.cancelling`) if the group was already waiting for its tasks.
+        """
+        while coroutine is not None:
+            frame = getattr(coroutine, "cr_frame", None)
+            if frame is not None and frame.f_code is asyncio.TaskGroup.__aexit__.__code__:
+                group: Any = frame.f_locals.get("self")
+                if getattr(group, "_parent_cancel_requested", False):
+                    self._cancelled_before += 1
+                return
+            coroutine = getattr(coroutine, "cr_await", None)
+
+    def is_cancelled(self) -> bool:
+        """The run's own task may have been cancelled before, by somebody who caught that."""
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > (self._cancelled_before if task is self._own else 0)
+
     # ---- calls inside tasks
 
-    def call(self, program: Program, task: Task) -> CallFuture[Any]:
+    def call(self, context: TaskContext, task: Task) -> CallFuture[Any]:
         """Begins a call. A body awaited in the run's own task has the pump take it to the engine."""
-        future: CallFuture[Any] = CallFuture(self._wait_for_call)
+        program = context.program
+        future: CallFuture[Any] = CallFuture(self._wait_for_call, context.lending)
         self._calls.add(future)
         future.on_settled(lambda: self._calls.discard(future))
         self._post((program, Called(task, future)))
@@ -536,7 +577,7 @@ class AsyncDriver(Driver):
                     self._abandons = True
                     self.cancel(root)
                     self._abandon(root)
-        if self._owns_pool:
+        if self.outer is None:
             self.pool.close(wait=not self.abandoned)
 
     def _abandon(self, program: Program) -> None:
@@ -561,8 +602,13 @@ class AsyncDriver(Driver):
 
 
 @types.coroutine
-def _in_context(context: Context, coroutine: Coroutine[Any, Any, Outcome]) -> Generator[Any, Any, Outcome]:
-    """Awaits a coroutine step by step in a context other than that of the asyncio task that awaits it."""
+def _in_context(
+    context: Context, coroutine: Coroutine[Any, Any, Outcome], cancelled: Callable[[Any], None] | None = None
+) -> Generator[Any, Any, Outcome]:
+    """Awaits a coroutine step by step in a context other than that of the asyncio task that awaits it.
+
+    `cancelled` is told of the coroutine before it is handed a cancellation.
+    """
     step = context.run
     send, throw = coroutine.send, coroutine.throw
     try:
@@ -574,6 +620,8 @@ def _in_context(context: Context, coroutine: Coroutine[Any, Any, Outcome]) -> Ge
                 step(coroutine.close)
                 raise
             except BaseException as error:  # noqa: BLE001 - handed to the coroutine, which decides
+                if cancelled is not None and isinstance(error, asyncio.CancelledError):
+                    cancelled(coroutine)
                 waited = step(throw, error)
             else:
                 waited = step(send, sent)

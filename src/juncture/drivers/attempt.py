@@ -10,8 +10,10 @@ before and after the call is shared. The caller runs them in a copy of the conte
 
 from __future__ import annotations
 
+import sys
 import types
-from collections.abc import AsyncIterator, Coroutine, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Iterator, Mapping
+from contextlib import aclosing
 from contextvars import Context
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -97,10 +99,11 @@ class Try(TaskContext):
             return Failed(self.task, _own_cancellation(self.task, error))
         if isinstance(error, ParentCommand):
             return self._parent_command(error.command)
+        if is_cancellation(error):
+            return Failed(self.task, _own_cancellation(self.task, error))
         if not isinstance(error, Exception):
             raise error
         return Failed(self.task, error)
-
 
     def _parent_command(self, command: Command[Any]) -> Outcome:
         """A graph that the body called left for the enclosing one, which is this: as if the node had returned it."""
@@ -158,34 +161,23 @@ async def body_async(program: Program, task: Task) -> Outcome:
             return this.done(result)
         pieces = _Pieces(this)
         source = cast("AsyncIterator[Any]", call(this.given, **this.kwargs))
-        async for piece in source:
-            program.send_part(pieces.add(piece))
-            await program.wait_for_room()
+        async with aclosing(cast("AsyncGenerator[Any, None]", source)):
+            async for piece in source:
+                program.send_part(pieces.add(piece))
+                await program.wait_for_room()
         return pieces.outcome()
     except BaseException as error:  # noqa: BLE001 - as in body
-        if _is_cancellation(error):
-            return _cancelled(this, error)
+        if is_cancellation(error) and program.driver.is_cancelled():
+            raise
         return this.raised(error)
     finally:
         this.ended = True
 
 
-def _is_cancellation(error: BaseException) -> bool:
-    import asyncio
-
-    return isinstance(error, asyncio.CancelledError)
-
-
-def _cancelled(this: Try, error: BaseException) -> Outcome:
-    """A cancellation from outside goes on; one that the node raised by itself is the node's failure."""
-    import asyncio
-
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise error
-    if this.questions:
-        return Paused(this.task, this.questions)
-    return Failed(this.task, _own_cancellation(this.task, error))
+def is_cancellation(error: BaseException) -> bool:
+    """Whether it is the event loop's cancellation; without importing asyncio where nobody did."""
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and isinstance(error, asyncio.CancelledError)
 
 
 def _own_cancellation(task: Task, error: BaseException) -> NodeCancelledError:
@@ -368,7 +360,7 @@ async def route_async(program: Program, done: Done) -> Outcome:
             routing.add(router, chosen)
         return routing.ended()
     except BaseException as error:  # noqa: BLE001 - as in body
-        if _is_cancellation(error):
+        if is_cancellation(error) and program.driver.is_cancelled():
             raise
         return _route_raised(routing, error)
 
@@ -377,6 +369,8 @@ def _route_raised(routing: _Routing, error: BaseException) -> Outcome:
     questions = routing.over()
     if questions:
         return Paused(routing.done.task, questions)
+    if is_cancellation(error):
+        return Failed(routing.done.task, _own_cancellation(routing.done.task, error))
     if not isinstance(error, Exception):
         raise error
     return Failed(routing.done.task, error)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from contextvars import Context
 from datetime import UTC, datetime
 from heapq import heapify
@@ -36,6 +36,7 @@ from juncture.persistence.threads import ThreadLog
 
 if TYPE_CHECKING:
     from juncture.drivers.calls import CallFuture
+    from juncture.drivers.context import TaskContext
 
 BUFFERED_PARTS: Final = 1024
 """How many parts may wait for their consumer before whoever makes more has to wait."""
@@ -50,14 +51,18 @@ class Driver(ABC):
         tables: Tables,
         request: Request,
         log: ThreadLog | None,
+        outer: TaskContext | None,
     ) -> None:
-        """Nothing runs before the driver is driven."""
+        """Nothing runs before the driver is driven. `outer` is the node whose code makes this call, if any."""
+        self.outer = outer
         self.shared = shared
         self.parts: deque[Part] = deque()
         self.ready: deque[tuple[Program, Any]] = deque()
         self.due: deque[tuple[Program, Task]] = deque()
         self.held: deque[tuple[Program, Task]] = deque()
-        """Due, but over the limit of concurrency until something ends."""
+        """Due, but over the limit of concurrency until a slot is free."""
+        self.holding: set[Task] = set()
+        """The tasks that have a slot."""
         self.timers: list[tuple[float, int, Program, Task]] = []
         """Due later: (when, ticket, program, task), a heap."""
         self.active = 0
@@ -134,6 +139,23 @@ class Driver(ABC):
                 answers.setdefault(record.name, record.content)
         return answers
 
+    def has_slot(self, program: Program, task: Task) -> bool:
+        """Takes a slot for a task, or holds the task back until one is free."""
+        slots = self.shared.slots
+        if slots is None:
+            return True
+        if not slots.take(self.wake):
+            self.held.append((program, task))
+            return False
+        self.holding.add(task)
+        return True
+
+    def free_slot(self, task: Task) -> None:
+        """Gives back the slot of a task that ended, if it had one."""
+        if task in self.holding and self.shared.slots is not None:
+            self.holding.discard(task)
+            self.shared.slots.give_back()
+
     def heard(self, program: Program, event: Event) -> tuple[Program, Event] | None:
         """Books an event that arrived; who is to be told what, or nobody."""
         task = event.task
@@ -141,6 +163,7 @@ class Driver(ABC):
             program.active -= 1
             if program.live is not None:
                 program.live.pop(task, None)
+            self.free_slot(task)
         if not program.closed:
             return program, event
         if program.active or program.parent is None or program.task is None:
@@ -200,11 +223,14 @@ class Driver(ABC):
 
     def not_saved(self, program: Program, error: BaseException) -> NoReturn:
         """Tells a program that its checkpoint wasn't saved, and raises what it raises: the same error."""
-        try:
-            program.gen.throw(error)
-        except Exception as raised:
-            locate(raised, self.shared, program.shown, program.loop)
-            raise
+        with suppress(StopIteration):  # a nested graph would make a failure of it; but nothing may go on
+            try:
+                program.gen.throw(error)
+            except BaseException as raised:
+                if raised is not error:
+                    raise
+        if isinstance(error, Exception):
+            locate(error, self.shared, program.shown, program.loop)
         raise error
 
     def stops(self, program: Program, task: Task) -> bool:
@@ -234,6 +260,10 @@ class Driver(ABC):
         """Puts an event in the inbox. Only called by the driver itself."""
 
     @abstractmethod
+    def wake(self) -> None:
+        """Has the driver look again at what it holds back; from any thread."""
+
+    @abstractmethod
     def stop_task(self, program: Program, task: Task) -> None:
         """Tells a running task to stop, if it can be told."""
 
@@ -242,7 +272,11 @@ class Driver(ABC):
         """How a running task sends parts; the sender waits, or raises `Cancelled`, where the consumer is far behind."""
 
     @abstractmethod
-    def call(self, program: Program, task: Task) -> CallFuture:
+    def is_cancelled(self) -> bool:
+        """Whether the asyncio task whose code is running was cancelled from outside while this run went on."""
+
+    @abstractmethod
+    def call(self, context: TaskContext, task: Task) -> CallFuture[Any]:
         """Asks the engine for a call on behalf of a running task."""
 
     @abstractmethod
@@ -261,7 +295,7 @@ class Driver(ABC):
 
     def reply(self, effect: Reply) -> None:
         """Gives a call's outcome to whoever waits for it."""
-        future: CallFuture = effect.call.reply
+        future: CallFuture[Any] = effect.call.reply
         future.settle(effect.outcome)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -18,11 +19,14 @@ if TYPE_CHECKING:
 class CallFuture(Generic[ValueT]):
     """What a call will give: `result()` in sync code, ``await`` in async code."""
 
-    __slots__ = ("_callbacks", "_lock", "_outcome", "_settled", "_wait")
+    __slots__ = ("_callbacks", "_lending", "_lock", "_outcome", "_settled", "_wait")
 
-    def __init__(self, wait: Callable[[CallFuture[Any]], None]) -> None:
-        """`wait` blocks until the future is settled, as its driver sees fit."""
+    def __init__(
+        self, wait: Callable[[CallFuture[Any]], None], lending: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        """`wait` blocks until it is settled, as its driver sees fit; `lending` surrounds every wait of the caller."""
         self._wait = wait
+        self._lending = lending
         self._outcome: Outcome | None = None
         self._settled = Event()
         self._callbacks: list[Callable[[], None]] = []
@@ -39,7 +43,8 @@ class CallFuture(Generic[ValueT]):
             Exception: What the call raised.
         """
         if self._outcome is None:
-            self._wait(self)
+            with self._lending():
+                self._wait(self)
         return self._value()
 
     def _value(self) -> Any:
@@ -80,7 +85,8 @@ class CallFuture(Generic[ValueT]):
             loop = asyncio.get_running_loop()
             waiter: asyncio.Future[None] = loop.create_future()
             self.on_settled(lambda: loop.call_soon_threadsafe(_wake, waiter))
-            yield from waiter.__await__()
+            with self._lending():
+                yield from waiter.__await__()
         return self._value()
 
 

@@ -6,7 +6,8 @@ asyncio task that was started with a copy of that context and absent everywhere 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from hashlib import blake2b
 from threading import Lock
@@ -31,6 +32,7 @@ class TaskContext:
     """What this try asked and got no answer to."""
     _asked: dict[str, int] | None = None
     _calls: dict[str, int] | None = None
+    _waits = 0
     _lock: Lock | None = None
     _runtime: Runtime[Any] | None = None
 
@@ -83,6 +85,30 @@ class TaskContext:
             self.program.namespace,
             task.attempt,
         )
+
+    # ---- waiting
+
+    @contextmanager
+    def lending(self) -> Iterator[None]:
+        """While this task waits for something nested in it, another may run in its place."""
+        driver = self.program.driver
+        slots = driver.shared.slots
+        if slots is None or self.task not in driver.holding:
+            yield
+            return
+        with self._locked():
+            self._waits += 1
+            lends = self._waits == 1
+        if lends:
+            slots.give_back()
+        try:
+            yield
+        finally:
+            with self._locked():
+                self._waits -= 1
+                ends = self._waits == 0
+            if ends and self.task in driver.holding:
+                slots.go_on()
 
     # ---- questions
 
@@ -174,7 +200,7 @@ class TaskContext:
             self._calls[digest] = occurrence + 1
         owner = self.task.parent or self.task
         task = make(owner, f"{digest}\x1f{occurrence}")
-        return self.program.driver.call(self.program, task)
+        return self.program.driver.call(self, task)
 
     # ----
 
@@ -185,9 +211,10 @@ class TaskContext:
             raise ConfigError(f"{what} was used after node {self.task.node.name!r} had ended; use it inside the node")
 
     def _locked(self) -> Lock:
-        if self._lock is None:
-            self._lock = Lock()
-        return self._lock
+        with self.program.driver.making:
+            if self._lock is None:
+                self._lock = Lock()
+            return self._lock
 
 
 CURRENT: ContextVar[TaskContext] = ContextVar("juncture_task")

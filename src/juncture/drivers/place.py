@@ -36,7 +36,15 @@ def locate(error: BaseException, shared: Shared, namespace: tuple[str, ...], loo
     text = place_note(
         node=node, step=step, thread_id=shared.thread_id, namespace=namespace, run_id=shared.run_id, attempt=attempt
     )
-    note(error, text)
+    if not _has_note(error, text):
+        note(error, text)
+
+
+def _has_note(error: BaseException, text: str) -> bool:
+    try:
+        return text in error.__notes__
+    except Exception:  # noqa: BLE001 - it has no notes, or raises when it is read
+        return False
 
 
 def _drop_notes(error: BaseException) -> None:

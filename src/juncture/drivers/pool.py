@@ -15,7 +15,7 @@ from threading import Lock, Thread
 from typing import Final
 
 DEFAULT_LIMIT: Final = 128
-"""How many workers a run may have unless ``max_concurrency`` says otherwise."""
+"""How many workers a run may have. ``max_concurrency`` counts tasks of every kind; see `slots`."""
 
 
 class Pool:
@@ -23,10 +23,10 @@ class Pool:
 
     __slots__ = ("_limit", "_lock", "_queue", "_threads")
 
-    def __init__(self, limit: int | None) -> None:
+    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         """No worker is started before there is work."""
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._limit = limit or DEFAULT_LIMIT
+        self._limit = limit
         self._lock = Lock()
         self._threads: list[Thread] = []
 

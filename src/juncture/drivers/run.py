@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from juncture.drivers.slots import Slots
 from juncture.engine.begin import Request
 from juncture.engine.effects import Emit
 from juncture.engine.run import Loop
@@ -36,7 +37,8 @@ class Shared:
     config: Mapping[str, Any]
     context: Any
     limit: int
-    max_concurrency: int | None
+    slots: Slots | None
+    """Counts running tasks, where their number is limited; shared with the call that this one is nested in."""
     modes: frozenset[str]
     """The stream modes that somebody consumes."""
     subgraphs: bool

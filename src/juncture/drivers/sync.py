@@ -47,6 +47,7 @@ from juncture.errors import Cancelled
 from juncture.persistence.threads import ThreadLog
 
 if TYPE_CHECKING:
+    from juncture.drivers.context import TaskContext
     from juncture.drivers.loops import Loops
 
 
@@ -71,13 +72,18 @@ class SyncDriver(Driver):
     """Drives one call of a graph by blocking the caller's thread."""
 
     def __init__(
-        self, shared: Shared, tables: Tables, request: Request, log: ThreadLog | None, loops: Loops, pool: Pool | None
+        self,
+        shared: Shared,
+        tables: Tables,
+        request: Request,
+        log: ThreadLog | None,
+        outer: TaskContext | None,
+        loops: Loops,
     ) -> None:
-        """`pool` is the workers of the call that this one is nested in, if any."""
-        super().__init__(shared, tables, request, log)
+        """`loops` are the compiled graph's, for its async nodes."""
+        super().__init__(shared, tables, request, log, outer)
         self._loops = loops
-        self.pool = pool or Pool(shared.max_concurrency)
-        self._owns_pool = pool is None
+        self.pool = outer.program.driver.pool if outer is not None else Pool()
         self._inbox: SimpleQueue[tuple[Program, Event] | Part | None] = SimpleQueue()
         self._here: tuple[Program, Task, Generator[Emit | None, None, Outcome]] | None = None
         self._called = False
@@ -160,9 +166,9 @@ class SyncDriver(Driver):
                 timeout = 0.001 if timeout is None else min(timeout, 0.001)
             self._waits = True
             try:
-                if self._owns_pool:
+                if self.outer is None:
                     return inbox.get(timeout=timeout)
-                with pool.waiting():
+                with pool.waiting(), self.outer.lending():
                     return inbox.get(timeout=timeout)
             except Empty:
                 if growing:
@@ -289,8 +295,7 @@ class SyncDriver(Driver):
         if kind == GRAPH:
             self._begin_graph(program, task)
             return
-        if kind == ASYNC and self.shared.max_concurrency is not None and self.active >= self.shared.max_concurrency:
-            self.held.append((program, task))
+        if not self.has_slot(program, task):
             return
         lone = self.alone
         self.active += 1
@@ -377,6 +382,10 @@ class SyncDriver(Driver):
             self.active += 1  # it was due and never begun; the inbox counts it down again
         self._inbox.put((program, event))
 
+    def wake(self) -> None:
+        """An empty arrival has the driver look at what it holds back."""
+        self._inbox.put(None)
+
     def stop_task(self, program: Program, task: Task) -> None:
         """A queued task won't begin; an async one is cancelled; a running sync one is waited for."""
         live = program.live
@@ -451,11 +460,19 @@ class SyncDriver(Driver):
         loop.call_soon_threadsafe(begin)
         return result.result()
 
+    def is_cancelled(self) -> bool:
+        """Async nodes have asyncio tasks of their own here."""
+        import asyncio
+
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+
     # ---- calls inside tasks
 
-    def call(self, program: Program, task: Task) -> CallFuture:
+    def call(self, context: TaskContext, task: Task) -> CallFuture[Any]:
         """Begins a call; a body on the driver's own stack takes it to the engine itself."""
-        future: CallFuture[Any] = CallFuture(self._wait_for_call)
+        program = context.program
+        future: CallFuture[Any] = CallFuture(self._wait_for_call, context.lending)
         called = Called(task, future)
         if not self._called:
             with self.making:
@@ -518,5 +535,5 @@ class SyncDriver(Driver):
                 root.active -= 1
             while self.active or root.active:
                 self._listen()
-        if self._owns_pool:
+        if self.outer is None:
             self.pool.close()

@@ -18,7 +18,6 @@ from juncture.engine.plan import advance, unfinished
 from juncture.engine.state import Saved, State, TaskRecord
 from juncture.engine.tables import Tables
 from juncture.engine.task import Task
-from juncture.engine.values import copied
 from juncture.errors import ConfigError, InvalidUpdateError, NothingToResumeError, PendingInterruptError
 from juncture.types import MISSING, START, Interrupt, Send
 
@@ -91,7 +90,8 @@ def begin(loop: Loop) -> Program:
     request = loop.request
     saved: Saved | None = (yield Load()) if request.saving else None
     if saved is not None:
-        check_known(loop.tables, saved.state, request.thread_id)
+        if request.kind != "input":
+            check_known(loop.tables, saved.state, request.thread_id)
         loop.head = saved.checkpoint_id
         loop.state = saved.state
         loop.records = saved.records = [
@@ -131,7 +131,7 @@ def _take_input(loop: Loop, saved: Saved | None) -> Program:
             state.joins = {}
         loop.records = ()
     else:
-        state.values.update(copied(dict(tables.initial)))
+        state.values.update(tables.initial())
     entry = Task(tables.entry, state.step, 0, state.values, request.limit)
     done: Outcome = Done(entry, [])
     apply(state, merge(tables, state, [(START, request.writes)]))
@@ -163,7 +163,8 @@ def _go_on(loop: Loop, saved: Saved | None) -> Program:
             f"there is nothing to go on with: thread {request.thread_id!r} has no checkpoint. Give an input"
         )
     state = saved.state
-    if request.kind == "continue" and not (state.due or state.sends or state.deferred or state.joins):
+    over = not (state.due or state.sends or state.deferred or state.joins)
+    if request.kind == "continue" and over and loop.tables.strict:
         raise NothingToResumeError(
             f"there is nothing to go on with: thread {request.thread_id!r} has finished. Give an input"
         )
@@ -176,11 +177,12 @@ def _go_on(loop: Loop, saved: Saved | None) -> Program:
 def _take_command(loop: Loop, saved: Saved | None) -> Program:
     request, state = loop.request, loop.state
     if saved is None:
-        state.values.update(copied(dict(loop.tables.initial)))
+        state.values.update(loop.tables.initial())
     updates = bool(request.writes or request.targets or request.sends)
     if request.resume is not MISSING:
         questions = open_questions(saved.records) if saved is not None else []
-        answers = match(request.resume, questions) if questions or loop.tables.strict else {}
+        strict = loop.tables.strict
+        answers = match(request.resume, questions, strict=strict) if questions or strict else {}
         request.answers.update(answers)
         new = _answer_records(loop, answers)
         if new and not updates:

@@ -80,11 +80,11 @@ def merge(tables: Tables, state: State, entries: Sequence[Entry]) -> Changes:
 def _conflict(name: str, entries: Iterable[Entry]) -> InvalidUpdateError:
     writers = [node for node, writes in entries for key, _ in writes if key == name]
     nodes = list(dict.fromkeys(writers))
-    who = f"node {nodes[0]!r} wrote it {len(writers)} times"
+    wrote = f"{who(nodes[0])} wrote it {len(writers)} times"
     if len(nodes) > 1:
-        who = f"nodes {', '.join(repr(node) for node in nodes[:-1])} and {nodes[-1]!r} wrote it"
+        wrote = f"nodes {', '.join(repr(node) for node in nodes[:-1])} and {nodes[-1]!r} wrote it"
     error = InvalidUpdateError(
-        f"key {name!r} can receive only one value per step, and {who}. "
+        f"key {name!r} can receive only one value per step, and {wrote}. "
         "Give the key a reducer (Annotated[type, reducer]), or let one node write it",
         node=nodes[-1],
         key=name,

@@ -155,7 +155,8 @@ class Failed:
     """The task ended with an exception. Nothing it did counts."""
 
     task: Task
-    error: Exception
+    error: BaseException
+    """An `Exception`, or, from a worker, what stops the process."""
 
 
 @dataclass(slots=True)

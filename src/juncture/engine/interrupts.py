@@ -45,7 +45,7 @@ def pauses_after(thread_id: str, namespace: tuple[str, ...], state: State) -> li
     return [TaskRecord("", "paused", question.id, question) for question in questions]
 
 
-def match(resume: Any, questions: Sequence[Interrupt]) -> dict[str, Any]:
+def match(resume: Any, questions: Sequence[Interrupt], *, strict: bool = True) -> dict[str, Any]:
     """Which answer belongs to which question, by id.
 
     A mapping is a map of answers if it isn't empty and each of its keys is the id or key of an open question, or if it
@@ -57,21 +57,34 @@ def match(resume: Any, questions: Sequence[Interrupt]) -> dict[str, Any]:
     """
     if not questions:
         raise NothingToResumeError("there is nothing to resume: no question of this thread is open")
-    names: dict[str, str] = {}
+    names = {question.id: question.id for question in questions}
+    keys = [question.key for question in questions]
     for question in questions:
-        names[question.id] = question.id
-        if question.key is not None and question.key not in names:
-            names[question.key] = question.id
+        if question.key is not None:
+            names.setdefault(question.key, question.id if keys.count(question.key) == 1 else "")
     if isinstance(resume, Answer):
         return _only(resume.value, questions)
     if isinstance(resume, Answers):
         unknown = [name for name in resume if name not in names]
         if unknown or not resume:
             raise InterruptError(f"no open question has the id or key {unknown}. {listed(questions)}")
-        return {names[name]: value for name, value in resume.items()}
+        return _by_id(resume, names, questions)
+    if not strict and isinstance(resume, Mapping) and resume and all(map(_is_id, cast("Mapping[Any, Any]", resume))):
+        return {name: value for name, value in cast("Mapping[str, Any]", resume).items() if name in names}
     if isinstance(resume, Mapping) and resume and all(name in names for name in cast("Mapping[Any, Any]", resume)):
-        return {names[name]: value for name, value in cast("Mapping[str, Any]", resume).items()}
+        return _by_id(cast("Mapping[str, Any]", resume), names, questions)
     return _only(resume, questions)
+
+
+def _by_id(answers: Mapping[str, Any], names: Mapping[str, str], questions: Sequence[Interrupt]) -> dict[str, Any]:
+    for name in answers:
+        if not names[name]:
+            raise InterruptError(f"the key {name!r} names several open questions; answer by id. {listed(questions)}")
+    return {names[name]: value for name, value in answers.items()}
+
+
+def _is_id(name: Any) -> bool:
+    return isinstance(name, str) and len(name) == 32 and set(name) <= set("0123456789abcdef")
 
 
 def _only(value: Any, questions: Sequence[Interrupt]) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def _arrive(state: State, ended: Sequence[Done], due: set[str]) -> None:
 def unfinished(tables: Tables, state: State) -> bool:
     """Whether a further step is due now, or once nothing else is."""
     return bool(state.due or state.sends or state.deferred) or any(
-        tables.joins[name].policy == "arrived" for name in state.joins
+        name in tables.joins and tables.joins[name].policy == "arrived" for name in state.joins
     )
 
 

@@ -305,7 +305,7 @@ class Loop:
             yield from self._ended(event)
 
     def _retry_delay(self, event: Failed) -> float | None:
-        if self.stopping:
+        if self.stopping or not isinstance(event.error, Exception):
             return None
         return delay_before_retry(event.task.node.retry, event.error, event.task.attempt, self.request.jitter)
 

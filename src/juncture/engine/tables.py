@@ -153,8 +153,8 @@ class Tables:
     output_keys: frozenset[str] | None
     """What a result shows; None for every key."""
     joins: Mapping[str, Join]
-    initial: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What keys hold before their first write, where their channel has such a value."""
+    initial: Callable[[], dict[str, Any]] = dict
+    """Makes what keys hold before their first write, where they hold something."""
     strict: bool = True
     deferred: frozenset[str] = frozenset()
     quick_keys: Any = frozenset()

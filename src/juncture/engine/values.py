@@ -194,6 +194,10 @@ def same(a: Any, b: Any) -> bool:
             and all(map(same, left, right))
             and all(map(same, left.values(), right.values()))
         )
+    if kind is set or kind is frozenset:
+        return len(a) == len(b) and {(type(v), v) for v in a} == {(type(v), v) for v in b}
+    if kind is deque:
+        return a.maxlen == b.maxlen and len(a) == len(b) and all(map(same, a, b))
     try:
         return bool(a == b)
     except Exception:  # noqa: BLE001 - whatever a comparison raises, it doesn't say that they are equal

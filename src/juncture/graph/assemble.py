@@ -27,7 +27,6 @@ from juncture.engine.values import ATOMS, CONTAINERS, copied, copied_dict
 from juncture.errors import GraphBuildError
 from juncture.graph.inject import injected, kind_of
 from juncture.graph.schema import Field, Schema, schema_from_callable, schema_of_object, union_of_keys
-from juncture.graph.schema_base import default_of
 from juncture.types import END, MISSING, START, RetryPolicy
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ class _Assembly:
         for name, field in self.fields.items():
             if field.managed is None:
                 keys[name] = self._key(name, self._channel_of(field))
-                keys[name].required = field.required and self._validator(name) is not None
+                keys[name].required = self._required(name)
         for name, strategy in self.graph.key_strategies.items():
             if name not in keys:
                 if self.state.kind != "open":
@@ -91,14 +90,28 @@ class _Assembly:
                 keys[name] = self._key(name, self._strategy(name, strategy))
         return keys
 
-    def _initial(self, key: Key) -> Any:
-        """What a key holds before its first write: a default of its schema that a reducer starts from, or its zero."""
-        field = self.fields.get(key.name)
-        if self.graph.strict and key.merge == REDUCE and field is not None:
-            default = default_of(field)
-            if default is not MISSING:
-                return default
-        return key.channel.initial()
+    def _initial(self) -> Callable[[], dict[str, Any]]:
+        """What makes the first values: a default of the schema that a reducer starts from, or a channel's zero."""
+        factories: dict[str, Callable[[], Any]] = {}
+        values: dict[str, Any] = {}
+        for name, key in self.keys.items():
+            field = self.fields.get(name)
+            if self.graph.strict and key.merge == REDUCE and field is not None:
+                if field.default_factory is not MISSING:
+                    factories[name] = field.default_factory
+                    continue
+                if field.default is not MISSING:
+                    values[name] = field.default
+                    continue
+            if (zero := key.channel.initial()) is not MISSING:
+                values[name] = zero
+        if not factories:
+            return lambda: copied_dict(values)
+        return lambda: copied_dict(values) | {name: make() for name, make in factories.items()}
+
+    def _required(self, name: str) -> bool:
+        """Whether the state's schema, if it validates, demands the key."""
+        return name in self.state.required and self.state.validator(name) is not None
 
     def _strategy(self, name: str, strategy: Any, typ: Any = Any) -> Channel:
         try:
@@ -327,7 +340,7 @@ class _Assembly:
             input_keys=self._keys_of(given),
             output_keys=self._keys_of(output),
             joins=joins,
-            initial={n: v for n, key in self.keys.items() if (v := self._initial(key)) is not MISSING},
+            initial=self._initial(),
             strict=graph.strict,
             deferred=deferred,
             quick_keys=frozenset() if slow or self.root else self.keys.keys(),

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from juncture.drivers.base import Driver
 from juncture.drivers.context import CURRENT, TaskContext
 from juncture.drivers.place import add_result, locate
-from juncture.drivers.pool import Pool
 from juncture.drivers.run import Part, Shared
+from juncture.drivers.slots import Slots
 from juncture.drivers.sync import SyncDriver
 from juncture.engine.begin import Request
 from juncture.engine.returns import Reader, Returned
@@ -89,7 +89,7 @@ class Call:
         interrupt_after: Names | None,
     ) -> None:
         self.graph = graph
-        self.options = read_config(config, thread_id)
+        self.options = read_config(config, thread_id, strict=graph.tables.strict)
         self.outer = _outer()
         self.nested = self.outer is not None and graph.checkpointer is None and self.options.thread_id is None
         """Called inside a node and not on a thread of its own: its questions and commands go to the enclosing run."""
@@ -261,7 +261,7 @@ class Call:
             config=self.options.config,
             context=self.context,
             limit=self.options.limit,
-            max_concurrency=self.options.max_concurrency,
+            slots=self._slots(),
             modes=frozenset(modes),
             subgraphs=subgraphs,
             digest=self.graph.codec.encode,
@@ -274,7 +274,7 @@ class Call:
         """A driver for the caller's thread."""
         shared = self._shared(modes, subgraphs=subgraphs)
         request = self._request(shared, streaming=bool(modes))
-        return SyncDriver(shared, self.graph.tables, request, self.log, self.graph.loops, self._pool())
+        return SyncDriver(shared, self.graph.tables, request, self.log, self.outer, self.graph.loops)
 
     def async_driver(self, modes: Collection[str], *, subgraphs: bool = False) -> AsyncDriver:
         """A driver for the running event loop."""
@@ -282,10 +282,13 @@ class Call:
 
         shared = self._shared(modes, subgraphs=subgraphs)
         request = self._request(shared, streaming=bool(modes))
-        return AsyncDriver(shared, self.graph.tables, request, self.log, self._pool())
+        return AsyncDriver(shared, self.graph.tables, request, self.log, self.outer)
 
-    def _pool(self) -> Pool | None:
-        return self.outer.program.driver.pool if self.outer is not None else None
+    def _slots(self) -> Slots | None:
+        limit = self.options.max_concurrency
+        if limit is not None:
+            return Slots(limit)
+        return self.outer.program.shared.slots if self.outer is not None else None
 
     # ---- how it ended
 
@@ -329,8 +332,8 @@ class Call:
         elif graph.output.kind not in ("open", "typed_dict") and status == "completed" and not self._restricts:
             value = graph.output.output(values)
             values = {}
-        if questions and not graph.tables.strict:
-            values["__interrupt__"] = list(questions)
+        if not graph.tables.strict and (asked := [q for q in questions if q.when == "inside"]):
+            values["__interrupt__"] = asked
         checkpoint: CheckpointRef | None = None
         if loop.head is not None and self.log is not None:
             checkpoint = CheckpointRef(self.thread_id or "", driver.root.namespace, loop.head)

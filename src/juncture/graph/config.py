@@ -12,6 +12,8 @@ from juncture.types import STREAM_MODES, StreamMode
 
 DEFAULT_LIMIT: Final = 1000
 """How many supersteps one invocation may execute unless the config says otherwise."""
+LENIENT_LIMIT: Final = 10007
+"""The same for lenient graphs: LangGraph 1.2.24's."""
 
 _KNOWN: Final = (
     "callbacks",
@@ -38,18 +40,21 @@ class CallOptions:
     run_id: str | None = None
 
 
-def read_config(config: Mapping[str, Any] | None, thread_id: str | None) -> CallOptions:
+def read_config(config: Mapping[str, Any] | None, thread_id: str | None, *, strict: bool = True) -> CallOptions:
     """The options in a config.
 
     Args:
         config: ``{"configurable": {"thread_id": …}, "recursion_limit": n, "max_concurrency": n, …}``.
         thread_id: Given straight to the call; the config must not name another.
 
+        strict: Of the graph; it decides the limit that holds where none is given.
+
     Raises:
         ConfigError: Something in it has the wrong type, an unknown name, or can't be.
     """
+    limit = DEFAULT_LIMIT if strict else LENIENT_LIMIT
     if config is None:
-        return CallOptions(_EMPTY, _thread(thread_id) if thread_id is not None else None)
+        return CallOptions(_EMPTY, _thread(thread_id) if thread_id is not None else None, limit)
     if not isinstance(config, Mapping):
         raise ConfigError(f"config is a mapping, got {type(config).__name__}")
     for name in config:
@@ -76,7 +81,7 @@ def read_config(config: Mapping[str, Any] | None, thread_id: str | None) -> Call
     return CallOptions(
         config,
         _thread(chosen) if chosen is not None else None,
-        _count("recursion_limit", config.get("recursion_limit", DEFAULT_LIMIT)),
+        _count("recursion_limit", config.get("recursion_limit", limit)),
         None if width is None else _count("max_concurrency", width),
         None if run_id is None else str(run_id),
     )
