@@ -208,18 +208,6 @@ def test_the_state_never_depends_on_who_ends_first(engine, order):
     assert engine.invoke(graph, {})["messages"] == expected
 
 
-def test_batches_give_results_in_the_order_of_their_inputs(engine):
-    """graph-api 8: whichever run ends first."""
-    turns = Turns("ba")
-
-    def node(state):
-        turns.wait(state["prop1"])
-        return {"messages": state["prop1"]}
-
-    results = engine.batch(chain(Log, node=node), [{"prop1": "a"}, {"prop1": "b"}])
-    assert [result["messages"] for result in results] == [["a"], ["b"]]
-
-
 # ── how wide ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -465,71 +453,6 @@ def test_a_limit_that_cant_be_is_refused(engine, where, limit):
         engine.invoke(chain(Log, a=ran.append), {}, config)
     assert repr(limit) in str(caught.value)
     assert ran == []
-
-
-# ── where the code runs ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_lone_sync_node_runs_in_the_callers_thread():
-    """Design: under `invoke` it never leaves it, nor does its router."""
-    seen = []
-    graph = builder(Log, {"a": lambda s: seen.append(threading.get_ident()), "b": nothing}, (START, "a"))
-    graph.add_conditional_edges("a", lambda s: seen.append(threading.get_ident()) or "b")
-    graph.compile().invoke({})
-    assert seen == [threading.get_ident()] * 2
-
-
-def test_sync_nodes_of_async_runs_stay_off_the_loop():
-    """Design: routers and nodes declared inline run on the loop's thread, other sync nodes on a worker."""
-    seen: dict[str, int] = {}
-
-    def note(name):
-        def node(state):
-            seen[name] = threading.get_ident()
-
-        return node
-
-    graph = builder(Log, {"worker": note("worker")}, (START, "worker"), ("worker", "inline"))
-    graph.add_node("inline", note("inline"), inline=True)
-    graph.add_conditional_edges("inline", lambda s: note("router")(s) or END)
-    asyncio.run(graph.compile().ainvoke({}))
-    here = threading.get_ident()
-    assert seen.pop("worker") != here
-    assert seen == {"inline": here, "router": here}
-
-
-def test_invoke_works_inside_a_running_loop():
-    """README of the specs, decision 12: it blocks that loop, and never deadlocks, async nodes included."""
-
-    async def async_node(state):
-        await asyncio.sleep(0)
-        return {"messages": "async"}
-
-    graph = fan(Log, a=async_node, b=n("sync"))
-    nested = chain(Log, a=lambda s: graph.invoke({}), b=async_node)
-
-    async def main():
-        return graph.invoke({}), nested.invoke({})
-
-    first, second = asyncio.run(main())
-    assert first["messages"] == ["async", "sync"]
-    assert second["messages"] == ["async", "sync", "async"]
-
-
-def test_async_nodes_that_call_invoke(engine):
-    """Decision 12: every level of nested `invoke` has a loop of its own."""
-
-    async def leaf(state):
-        await asyncio.sleep(0)
-        return {"messages": "leaf"}
-
-    inner = chain(Log, leaf=leaf)
-
-    async def middle(state):
-        return inner.invoke({})
-
-    outer = chain(Log, a=middle, b=lambda s: chain(Log, middle=middle).invoke({}))
-    assert engine.invoke(outer, {})["messages"] == ["leaf", "leaf"]
 
 
 # ── context variables ────────────────────────────────────────────────────────────────────────────────────────
