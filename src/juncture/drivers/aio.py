@@ -77,6 +77,7 @@ class AsyncDriver(Driver):
         self._room = asyncio.Event()
         self._room.set()
         self._worker_room = Flag()
+        self._waiting_for_room = False
         self._abandons = False
         """The run was cancelled: running sync nodes aren't waited for."""
 
@@ -88,31 +89,33 @@ class AsyncDriver(Driver):
         Closing it early, or cancelling it, stops the run: async nodes are cancelled, running sync nodes are waited for.
         """
         parts = self.parts
-        try:
-            while self.ending is None:
-                await self._step()
-                while parts:
-                    yield parts.popleft()
-                if not self._room.is_set():
-                    self._room.set()
-                if not self._worker_room.is_set():
-                    self._worker_room.set()
-        except asyncio.CancelledError:
-            self._abandons = True
-            raise
-        finally:
-            await self._shut_down()
+        with self.lending():
+            try:
+                while self.ending is None:
+                    await self._step()
+                    while parts:
+                        yield parts.popleft()
+                    if self._waiting_for_room:
+                        self._waiting_for_room = False
+                        self._room.set()
+                        self._worker_room.set()
+            except asyncio.CancelledError:
+                self._abandons = True
+                raise
+            finally:
+                await self._shut_down()
 
     async def run(self) -> None:
         """Runs to the end where nobody consumes parts."""
-        try:
-            while self.ending is None:
-                await self._step()
-        except asyncio.CancelledError:
-            self._abandons = True
-            raise
-        finally:
-            await self._shut_down()
+        with self.lending():
+            try:
+                while self.ending is None:
+                    await self._step()
+            except asyncio.CancelledError:
+                self._abandons = True
+                raise
+            finally:
+                await self._shut_down()
 
     async def _step(self) -> None:
         """Lets programs go on until they wait or something is to be shown, or waits for what lets one go on."""
@@ -170,11 +173,7 @@ class AsyncDriver(Driver):
         if self.pool.backlog:
             timers.append(self._loop.call_later(0.001, self._grow))
         try:
-            if self.outer is None:
-                await waker
-            else:
-                with self.outer.lending():
-                    await waker
+            await waker
         finally:
             self._waker = None
             for timer in timers:
@@ -219,11 +218,16 @@ class AsyncDriver(Driver):
             kind = type(effect)
             if kind is Run:
                 task = effect.task
-                if self.alone and self._runs_here(program, task):
-                    reply = await self._attempt_here(program, task)
+                if self._runs_here(program, task) and self.alone and self.has_slot(program, task):
+                    try:
+                        reply = await self._attempt_here(program, task)
+                    finally:
+                        if self.holding:
+                            self.free_slot(task)
                     continue
-                self.due.append((program, task))
                 program.active += 1
+                if (program, task) not in self.held:
+                    self.due.append((program, task))
                 return
             if kind is Emit:
                 self.show(program, effect)
@@ -294,8 +298,6 @@ class AsyncDriver(Driver):
         node = task.node
         if node.kind == ENTRY:
             return True
-        if self.shared.slots is not None:
-            return False
         return not program.hears if node.kind == ASYNC else node.kind == SYNC and node.inline
 
     async def _attempt_here(self, program: Program, task: Task) -> Outcome:
@@ -462,6 +464,7 @@ class AsyncDriver(Driver):
             if stopped:
                 raise Cancelled("the run was stopped while this node was sending to its stream")
             self._worker_room.clear()
+            self._waiting_for_room = True
             self._worker_room.wait(0.05)
         self._post(part)
 
@@ -469,6 +472,7 @@ class AsyncDriver(Driver):
         """Waits while the consumer is far behind."""
         while len(self.parts) + len(self._inbox) >= BUFFERED_PARTS and not self.stopping:
             self._room.clear()
+            self._waiting_for_room = True
             await self._room.wait()
 
     def wait_for_coroutine(self, coroutine: Any) -> Any:

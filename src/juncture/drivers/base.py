@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from contextvars import Context
 from datetime import UTC, datetime
 from heapq import heapify
@@ -149,6 +149,10 @@ class Driver(ABC):
             return False
         self.holding.add(task)
         return True
+
+    def lending(self) -> AbstractContextManager[None]:
+        """While this call runs, the node that makes it lends its slot to what runs in it."""
+        return nullcontext() if self.outer is None else self.outer.lending()
 
     def free_slot(self, task: Task) -> None:
         """Gives back the slot of a task that ended, if it had one."""

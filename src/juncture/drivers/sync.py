@@ -103,13 +103,14 @@ class SyncDriver(Driver):
         Closing it early stops the run: running sync nodes are waited for, nothing outlives it.
         """
         parts = self.parts
-        try:
-            while self.ending is None:
-                self._step()
-                while parts:
-                    yield parts.popleft()
-        finally:
-            self._shut_down()
+        with self.lending():
+            try:
+                while self.ending is None:
+                    self._step()
+                    while parts:
+                        yield parts.popleft()
+            finally:
+                self._shut_down()
 
     def _step(self) -> None:
         """Lets programs go on until they wait or something is to be shown, or waits for what lets one go on."""
@@ -168,7 +169,7 @@ class SyncDriver(Driver):
             try:
                 if self.outer is None:
                     return inbox.get(timeout=timeout)
-                with pool.waiting(), self.outer.lending():
+                with pool.waiting():
                     return inbox.get(timeout=timeout)
             except Empty:
                 if growing:
@@ -196,15 +197,18 @@ class SyncDriver(Driver):
             if kind is Run:
                 task = effect.task
                 node = task.node
-                if (node.kind == SYNC or node.kind == ENTRY) and not program.hears and not (self.active or self.inside) and self.alone:
+                if (node.kind == SYNC or node.kind == ENTRY) and not program.hears and self.alone and self.has_slot(program, task):
                     self.inside += 1
                     try:
                         reply = attempt(program, task, copy_context())
                     finally:
                         self._leave_body()
+                        if self.holding:
+                            self.free_slot(task)
                     continue
-                self.due.append((program, task))
                 program.active += 1
+                if (program, task) not in self.held:
+                    self.due.append((program, task))
                 return
             if kind is Emit:
                 self.show(program, effect)
