@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.properties.graphs import Marker
+from tests.properties.observe import plain
 
 LANGGRAPH = "1.2.24"
 
@@ -53,15 +53,6 @@ KINDS = {"GraphRecursionError": "limit", "InvalidUpdateError": "update", "Routin
 def kind_of(error: BaseException) -> str:
     name = type(error).__name__
     return KINDS.get(name, name.lower())
-
-
-def plain(update: Any) -> Any:
-    """An update with the markers of either library as those of the descriptions."""
-    if isinstance(update, dict):
-        return {key: plain(value) for key, value in update.items()}
-    if isinstance(update, list):
-        return [plain(value) for value in update]
-    return Marker("overwrite", update.value) if type(update).__name__ == "Overwrite" else update
 
 
 def in_plan_order(updates: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:

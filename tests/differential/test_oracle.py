@@ -19,18 +19,10 @@ from hypothesis import strategies as st
 from tests.differential.peers import in_plan_order, require_langgraph, watch
 from tests.properties.graphs import Graph, Recorder, build, langgraph
 from tests.properties.naive import Failed, Run, Unclear
+from tests.properties.observe import shown
 from tests.properties.strategies import LENIENT, examples, graphs, inputs
 
 require_langgraph()
-
-
-def shown(writes):
-    """A task's writes as the stream ``updates`` shows them."""
-    if not writes:
-        return None
-    if len(dict(writes)) < len(writes):
-        return [{key: value} for key, value in writes]
-    return dict(writes)
 
 
 def without(*features: str) -> st.SearchStrategy[Graph]:

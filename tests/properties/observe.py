@@ -10,8 +10,8 @@ from typing import Any
 
 from hypothesis import currently_in_test_context, event, reject
 
-from tests.properties.graphs import Graph
-from tests.properties.naive import Failed, Fault, Run, Unclear
+from tests.properties.graphs import Graph, Marker
+from tests.properties.naive import Failed, Fault, Run, Unclear, Writes
 
 DRIVERS = ("sync", "async")
 
@@ -91,6 +91,24 @@ def stream(compiled: Any, given: Any, config: Mapping[str, Any], driver: str, **
     except Exception as error:
         seen.error = error
     return seen
+
+
+def shown(writes: Writes) -> Any:
+    """A task's writes as the stream ``updates`` shows them."""
+    if not writes:
+        return None
+    if len(dict(writes)) < len(writes):
+        return [{key: value} for key, value in writes]
+    return dict(writes)
+
+
+def plain(update: Any) -> Any:
+    """An update with the markers of either library as those of the descriptions."""
+    if isinstance(update, dict):
+        return {key: plain(value) for key, value in update.items()}
+    if isinstance(update, list):
+        return [plain(value) for value in update]
+    return Marker("overwrite", update.value) if type(update).__name__ == "Overwrite" else update
 
 
 KINDS = {

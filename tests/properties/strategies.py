@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from tests.properties.graphs import (
@@ -42,8 +42,12 @@ _LETTERS = "abcdef"
 
 
 def examples(number: int) -> settings:
-    """At least `number` examples, or as many as the profile asks for."""
-    return settings(max_examples=max(number, settings().max_examples))
+    """At least `number` examples, or as many as the profile `deep` asks for."""
+    default = settings()
+    wanted = max(number, default.max_examples) if default.max_examples > 100 else number
+    # Runs that the oracle has no word for are rejected, and in some tests those that show nothing.
+    rejects = [HealthCheck.too_slow, HealthCheck.filter_too_much]
+    return settings(max_examples=wanted, suppress_health_check=rejects)
 
 
 def _rarely(draw: st.DrawFn, one_in: int) -> bool:
@@ -62,14 +66,15 @@ def graphs(
     """Random graphs that compile, with up to six nodes and `depth` levels of nested graphs.
 
     Args:
-        features: What they may have; see `STRICT`. With ``nest``, the first node is a nested graph.
+        features: What they may have; see `STRICT`. With ``nest``, the first node is a nested graph; with
+            ``fan``, at least two nodes start.
         outer: For a nested graph: the keys and the (empty) nodes of the one around it.
     """
-    names = draw(st.permutations(_LETTERS))[: draw(st.integers(1, 6))]
+    names = draw(st.permutations(_LETTERS))[: draw(st.integers(2 if "fan" in features else 1, 6))]
     keys = _keys(draw, features, outer)
     owners = {key: draw(st.sampled_from(names)) for key, kind in keys.items() if kind == "last"}
     shape = Graph(keys, tuple(Node(name) for name in names))
-    entries = [names[0], *draw(st.lists(st.sampled_from(names), max_size=2))]
+    entries = [*names[: 2 if "fan" in features else 1], *draw(st.lists(st.sampled_from(names), max_size=2))]
     edges = [(START, name) for name in entries]
     routers: list[Router] = []
     whole = outer is None or keys.keys() == outer.keys.keys()  # else LangGraph shows it the other keys too

@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.properties.graphs import Graph, Recorder, build, juncture
-from tests.properties.observe import DRIVERS, check_error, check_executions, expect, invoke, stream
+from tests.properties.observe import (
+    DRIVERS,
+    check_error,
+    check_executions,
+    expect,
+    invoke,
+    plain,
+    shown,
+    stream,
+)
 from tests.properties.strategies import LENIENT, STRICT, examples, graphs, inputs
 
 LIMITS = st.integers(3, 12)
@@ -21,7 +30,7 @@ def forms(graph: Graph) -> set[str]:
 
 @pytest.mark.parametrize("strict", [True, False], ids=["strict", "lenient"])
 @pytest.mark.parametrize("driver", DRIVERS)
-@examples(150)
+@examples(90)
 @given(data=st.data(), limit=LIMITS)
 def test_a_run_is_what_the_naive_interpreter_says(driver, strict, data, limit):
     graph = data.draw(graphs(STRICT if strict else LENIENT | {"pieces"}))
@@ -42,7 +51,7 @@ def test_a_run_is_what_the_naive_interpreter_says(driver, strict, data, limit):
 
 @pytest.mark.parametrize("strict", [True, False], ids=["strict", "lenient"])
 @pytest.mark.parametrize("driver", DRIVERS)
-@examples(100)
+@examples(60)
 @given(data=st.data(), limit=LIMITS)
 def test_a_stream_shows_every_step_as_it_was_committed(driver, strict, data, limit):
     graph = data.draw(graphs((STRICT if strict else LENIENT) - {"pieces"}))
@@ -58,7 +67,8 @@ def test_a_stream_shows_every_step_as_it_was_committed(driver, strict, data, lim
     assert [part.data for part in seen.parts if part.mode == "values"] == expected.run.stream
     updates = [part for part in seen.parts if part.mode == "updates"]
     for number, step in enumerate(expected.run.steps, 1):
-        shown = sorted((part for part in updates if part.step == number), key=lambda part: part.place)
-        assert [part.place for part in shown] == list(range(len(step)))
-        assert [part.node for part in shown] == [node for node, _ in step]
+        shown_parts = sorted((part for part in updates if part.step == number), key=lambda part: part.place)
+        assert [part.place for part in shown_parts] == list(range(len(step)))
+        assert [part.node for part in shown_parts] == [node for node, _ in step]
+        assert [plain(part.data) for part in shown_parts] == [{node: shown(writes)} for node, writes in step]
     assert {part.step for part in updates} <= set(range(1, len(expected.run.ran) + 1))
