@@ -198,7 +198,9 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         if self.max_attempts < 1:
-            raise ValueError(f"max_attempts counts the first try and must be at least 1, got {self.max_attempts}")
+            raise ValueError(
+                f"max_attempts counts the first try and must be at least 1, got {self.max_attempts}"
+            )
         if self.initial_interval < 0 or self.max_interval < 0 or self.backoff_factor <= 0:
             raise ValueError("intervals must not be negative, and backoff_factor must be positive")
 
@@ -262,7 +264,17 @@ class CheckpointRef:
 class RunResult(dict[str, Any]):
     """What a run ended with: the output keys as a dict, and how it ended as attributes."""
 
-    __slots__ = ("abandoned", "checkpoint", "interrupts", "last_nodes", "run_id", "status", "steps", "usage", "value")
+    __slots__ = (
+        "abandoned",
+        "checkpoint",
+        "interrupts",
+        "last_nodes",
+        "run_id",
+        "status",
+        "steps",
+        "usage",
+        "value",
+    )
 
     def __init__(
         self,
@@ -291,7 +303,14 @@ class RunResult(dict[str, Any]):
         self.abandoned = abandoned
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild_result, (dict(self), {k: getattr(self, k) for k in self.__slots__ if k != "value"}, MISSING if self.value is self else self.value))
+        return (
+            _rebuild_result,
+            (
+                dict(self),
+                {k: getattr(self, k) for k in self.__slots__ if k != "value"},
+                MISSING if self.value is self else self.value,
+            ),
+        )
 
 
 def _rebuild_result(values: dict[str, Any], attributes: dict[str, Any], value: Any) -> RunResult:

@@ -56,7 +56,12 @@ class AsyncDriver(Driver):
     """Drives one call of a graph on the running event loop."""
 
     def __init__(
-        self, shared: Shared, tables: Tables, request: Request, log: ThreadLog | None, outer: TaskContext | None
+        self,
+        shared: Shared,
+        tables: Tables,
+        request: Request,
+        log: ThreadLog | None,
+        outer: TaskContext | None,
     ) -> None:
         """Must be made on the event loop that drives it."""
         super().__init__(shared, tables, request, log, outer)
@@ -242,7 +247,10 @@ class AsyncDriver(Driver):
             elif kind is Start:
                 program.active += 1
                 if effect.delay > 0:
-                    heappush(self.timers, (self._loop.time() + effect.delay, next(self._ticket), program, effect.task))
+                    heappush(
+                        self.timers,
+                        (self._loop.time() + effect.delay, next(self._ticket), program, effect.task),
+                    )
                 else:
                     self.due.append((program, effect.task))
             elif kind is Save:
@@ -269,7 +277,9 @@ class AsyncDriver(Driver):
         if log is None:
             return None
         if log.blocking:
-            return await log.asave(program.namespace, effect.state, source=effect.source, records=effect.records)
+            return await log.asave(
+                program.namespace, effect.state, source=effect.source, records=effect.records
+            )
         return log.save(program.namespace, effect.state, source=effect.source, records=effect.records)
 
     def _told_at_once(self) -> tuple[Program, Any] | None:
@@ -306,7 +316,9 @@ class AsyncDriver(Driver):
         self.inside += 1
         try:
             if task.node.kind == ASYNC:
-                outcome = await _in_context(context, context.run(body_async, program, task), self._note_cancel)
+                outcome = await _in_context(
+                    context, context.run(body_async, program, task), self._note_cancel
+                )
             else:
                 outcome = context.run(body, program, task)
             if task.node.routers and type(outcome) is Done:
@@ -510,7 +522,9 @@ class AsyncDriver(Driver):
         self._post((program, Called(task, future)))
         if self.inside and self._pumping is None:
             if get_ident() != self._thread:
-                raise ConfigError("a call from a thread that the node started itself; make it from the node's own code")
+                raise ConfigError(
+                    "a call from a thread that the node started itself; make it from the node's own code"
+                )
             self._pumping = self._loop.create_task(self._pump())
         return future
 

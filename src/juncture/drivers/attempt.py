@@ -63,8 +63,12 @@ class Try(TaskContext):
 
     def new_reader(self, before: Any = None) -> Reader:
         task = self.task
-        handed = self.given if task.send < 0 else None  # what was sent is new to the state, also if it comes back
-        return Reader(self.program.tables, task.node, handed, task.values, before, place_of(self.program, task))
+        handed = (
+            self.given if task.send < 0 else None
+        )  # what was sent is new to the state, also if it comes back
+        return Reader(
+            self.program.tables, task.node, handed, task.values, before, place_of(self.program, task)
+        )
 
     def done(self, result: Any) -> Outcome:
         """The outcome of a body that returned."""

@@ -295,7 +295,9 @@ class Driver(ABC):
         """Tells the user about something that isn't an error."""
         import logging
 
-        logging.getLogger("juncture").warning("%s (run %s, thread %r)", text, self.shared.run_id, self.shared.thread_id)
+        logging.getLogger("juncture").warning(
+            "%s (run %s, thread %r)", text, self.shared.run_id, self.shared.thread_id
+        )
 
     def reply(self, effect: Reply) -> None:
         """Gives a call's outcome to whoever waits for it."""

@@ -208,7 +208,9 @@ class TaskContext:
         if self.program.driver.stops(self.program, self.task):
             raise Cancelled(f"{what} was used in node {self.task.node.name!r} after its run had been stopped")
         if self.ended:
-            raise ConfigError(f"{what} was used after node {self.task.node.name!r} had ended; use it inside the node")
+            raise ConfigError(
+                f"{what} was used after node {self.task.node.name!r} had ended; use it inside the node"
+            )
 
     def _locked(self) -> Lock:
         with self.program.driver.making:

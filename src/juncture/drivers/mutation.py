@@ -50,7 +50,11 @@ def _describe(value: Any, seen: set[int]) -> Any:
     if kind in CONTAINERS or isinstance(value, (list, tuple)):
         return (kind, [_describe(v, seen) for v in cast("list[Any]", value)], *_attributes(value, seen))
     attributes = _attributes(value, seen)
-    return (kind, *attributes) if attributes else (kind, repr(value) if kind.__repr__ is not object.__repr__ else id(value))
+    return (
+        (kind, *attributes)
+        if attributes
+        else (kind, repr(value) if kind.__repr__ is not object.__repr__ else id(value))
+    )
 
 
 def _attributes(value: Any, seen: set[int]) -> list[Any]:

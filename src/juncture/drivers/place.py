@@ -31,10 +31,17 @@ def locate(error: BaseException, shared: Shared, namespace: tuple[str, ...], loo
     attempt = task.attempt if task is not None else None
     place = NodeFailure(node, step, shared.thread_id, namespace, shared.run_id, attempt, None)
     _mark(error, place)
-    if known is not None:  # the same object was raised in an earlier run: say where it is now, not where it was
+    if (
+        known is not None
+    ):  # the same object was raised in an earlier run: say where it is now, not where it was
         _drop_notes(error)
     text = place_note(
-        node=node, step=step, thread_id=shared.thread_id, namespace=namespace, run_id=shared.run_id, attempt=attempt
+        node=node,
+        step=step,
+        thread_id=shared.thread_id,
+        namespace=namespace,
+        run_id=shared.run_id,
+        attempt=attempt,
     )
     if not _has_note(error, text):
         note(error, text)

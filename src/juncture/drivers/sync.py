@@ -197,7 +197,12 @@ class SyncDriver(Driver):
             if kind is Run:
                 task = effect.task
                 node = task.node
-                if (node.kind == SYNC or node.kind == ENTRY) and not program.hears and self.alone and self.has_slot(program, task):
+                if (
+                    (node.kind == SYNC or node.kind == ENTRY)
+                    and not program.hears
+                    and self.alone
+                    and self.has_slot(program, task)
+                ):
                     self.inside += 1
                     try:
                         reply = attempt(program, task, copy_context())
@@ -223,12 +228,16 @@ class SyncDriver(Driver):
             elif kind is Start:
                 program.active += 1
                 if effect.delay > 0:
-                    heappush(self.timers, (monotonic() + effect.delay, next(self._ticket), program, effect.task))
+                    heappush(
+                        self.timers, (monotonic() + effect.delay, next(self._ticket), program, effect.task)
+                    )
                 else:
                     self.due.append((program, effect.task))
             elif kind is Save:
                 try:
-                    reply = log.save(program.namespace, effect.state, source=effect.source, records=effect.records)
+                    reply = log.save(
+                        program.namespace, effect.state, source=effect.source, records=effect.records
+                    )
                 except BaseException as error:
                     self.not_saved(program, error)
             elif kind is SaveWrites:
@@ -333,7 +342,9 @@ class SyncDriver(Driver):
             outcome = Failed(task, error)  # pyright: ignore[reportArgumentType] - raised by the loop as it is
         self._inbox.put((program, outcome))
 
-    def _next_piece(self, program: Program, task: Task, pieces: Generator[Emit | None, None, Outcome]) -> None:
+    def _next_piece(
+        self, program: Program, task: Task, pieces: Generator[Emit | None, None, Outcome]
+    ) -> None:
         """A lone generator node, in the caller's thread: every piece is shown before the next is made."""
         self.inside += 1
         try:

@@ -186,8 +186,8 @@ def _blame(error: BaseException, key: str, node: str, *others: str) -> None:
         error.node = error.node or node
     before = f" after what {', '.join(repr(other) for other in others)} wrote" if others else ""
     note(
-            error,
-            f"juncture: while merging what node {node!r} wrote to key {key!r}{before}; nothing of this step was applied"
+        error,
+        f"juncture: while merging what node {node!r} wrote to key {key!r}{before}; nothing of this step was applied",
     )
 
 
@@ -217,7 +217,9 @@ def finish(tables: Tables, state: State) -> None:
     apply(state, changes)
 
 
-def view(tables: Tables, state: State, node: str, writes: Sequence[tuple[str, Any]]) -> tuple[dict[str, Any], Changes]:
+def view(
+    tables: Tables, state: State, node: str, writes: Sequence[tuple[str, Any]]
+) -> tuple[dict[str, Any], Changes]:
     """The values as they would be with one node's own writes applied, for its routers; and what they change."""
     changes = merge(tables, state, ((node, writes),))
     values = state.values | changes.values

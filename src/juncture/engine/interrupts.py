@@ -22,7 +22,9 @@ def question_id(thread_id: str, namespace: tuple[str, ...], task_id: str, identi
     return blake2b(place.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def static_question(thread_id: str, namespace: tuple[str, ...], step: int, node: str, when: When) -> Interrupt:
+def static_question(
+    thread_id: str, namespace: tuple[str, ...], step: int, node: str, when: When
+) -> Interrupt:
     """The pause before or after a node, as a question."""
     identity = question_id(thread_id, namespace, f"{node}:{step}", when)
     return Interrupt(None, identity, node, namespace, None, when)
@@ -41,7 +43,9 @@ def open_questions(records: Iterable[TaskRecord]) -> list[Interrupt]:
 
 def pauses_after(thread_id: str, namespace: tuple[str, ...], state: State) -> list[TaskRecord]:
     """The pauses after nodes that a state says were made, as records of open questions."""
-    questions = [static_question(thread_id, namespace, state.step, node, "after") for node in state.paused_after]
+    questions = [
+        static_question(thread_id, namespace, state.step, node, "after") for node in state.paused_after
+    ]
     return [TaskRecord("", "paused", question.id, question) for question in questions]
 
 
@@ -69,17 +73,30 @@ def match(resume: Any, questions: Sequence[Interrupt], *, strict: bool = True) -
         if unknown or not resume:
             raise InterruptError(f"no open question has the id or key {unknown}. {listed(questions)}")
         return _by_id(resume, names, questions)
-    if not strict and isinstance(resume, Mapping) and resume and all(map(_is_id, cast("Mapping[Any, Any]", resume))):
+    if (
+        not strict
+        and isinstance(resume, Mapping)
+        and resume
+        and all(map(_is_id, cast("Mapping[Any, Any]", resume)))
+    ):
         return {name: value for name, value in cast("Mapping[str, Any]", resume).items() if name in names}
-    if isinstance(resume, Mapping) and resume and all(name in names for name in cast("Mapping[Any, Any]", resume)):
+    if (
+        isinstance(resume, Mapping)
+        and resume
+        and all(name in names for name in cast("Mapping[Any, Any]", resume))
+    ):
         return _by_id(cast("Mapping[str, Any]", resume), names, questions)
     return _only(resume, questions)
 
 
-def _by_id(answers: Mapping[str, Any], names: Mapping[str, str], questions: Sequence[Interrupt]) -> dict[str, Any]:
+def _by_id(
+    answers: Mapping[str, Any], names: Mapping[str, str], questions: Sequence[Interrupt]
+) -> dict[str, Any]:
     for name in answers:
         if not names[name]:
-            raise InterruptError(f"the key {name!r} names several open questions; answer by id. {listed(questions)}")
+            raise InterruptError(
+                f"the key {name!r} names several open questions; answer by id. {listed(questions)}"
+            )
     return {names[name]: value for name, value in answers.items()}
 
 
@@ -100,7 +117,8 @@ def _only(value: Any, questions: Sequence[Interrupt]) -> dict[str, Any]:
 def listed(questions: Sequence[Interrupt]) -> str:
     """The open questions, for a message."""
     lines = [
-        f"{q.id} ({q.when} node {q.node!r}{f', key {q.key!r}' if q.key else ''}): {_short(q.value)}" for q in questions
+        f"{q.id} ({q.when} node {q.node!r}{f', key {q.key!r}' if q.key else ''}): {_short(q.value)}"
+        for q in questions
     ]
     return "Open: " + "; ".join(lines)
 

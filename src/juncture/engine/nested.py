@@ -23,7 +23,11 @@ from juncture.types import MARK_FOR_REMOVAL, MISSING, Command
 
 
 def nested_program(
-    parent: Tables, task: Task, loop: Loop, namespace: tuple[str, ...], failed: Callable[[Exception, Loop], None]
+    parent: Tables,
+    task: Task,
+    loop: Loop,
+    namespace: tuple[str, ...],
+    failed: Callable[[Exception, Loop], None],
 ) -> Program:
     """Runs the nested graph of a task. Returns the task's outcome; never raises an `Exception`."""
     try:
@@ -45,7 +49,14 @@ def outcome_of(
     """
     if ending.status == "interrupted":
         return Paused(task, ending.questions)
-    reader = Reader(parent, replace(task.node, successors=(), joins=(), routers=()), None, {}, None, "\x1f".join(namespace))
+    reader = Reader(
+        parent,
+        replace(task.node, successors=(), joins=(), routers=()),
+        None,
+        {},
+        None,
+        "\x1f".join(namespace),
+    )
     writes: list[Write] = []
     for name, value in _writes_back(parent, task.node, ending):
         reader.add_write(name, value, writes)

@@ -111,7 +111,7 @@ def _stuck(tables: Tables, state: State) -> StuckJoinError:
     return StuckJoinError(
         f"the run would end while the join into {join.target!r} waits: {_names(arrived)} arrived, "
         f"{_names(missing)} never ran. What was committed stays. Make every path reach the join, "
-        f"or let it fire with what arrived: add_edge([...], {join.target!r}, join=\"arrived\")",
+        f'or let it fire with what arrived: add_edge([...], {join.target!r}, join="arrived")',
         node=join.target,
     )
 

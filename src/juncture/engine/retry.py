@@ -46,13 +46,18 @@ def delay_before_retry(
         if not retries(policy, error):
             continue
         if attempt >= policy.max_attempts:
-            note(error, f"juncture: not retried: attempt {attempt} of {policy.max_attempts} was the last of {policy}")
+            note(
+                error,
+                f"juncture: not retried: attempt {attempt} of {policy.max_attempts} was the last of {policy}",
+            )
             return None
         delay = min(policy.max_interval, policy.initial_interval * policy.backoff_factor ** (attempt - 1))
         return delay + jitter() if policy.jitter else delay
     if policies:
-        note(error, f"juncture: not retried: no retry policy of the node names {type(error).__name__} "
-            f"({', '.join(str(policy.retry_on or 'the default') for policy in policies)})"
+        note(
+            error,
+            f"juncture: not retried: no retry policy of the node names {type(error).__name__} "
+            f"({', '.join(str(policy.retry_on or 'the default') for policy in policies)})",
         )
     return None
 

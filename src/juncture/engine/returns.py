@@ -97,9 +97,11 @@ class Reader:
         )
 
     def _add_object(self, result: Any, got: Returned) -> None:
-        updates = self.node.updates_of(result, self.before if result is self.handed else None) if (
-            self.node.updates_of is not None
-        ) else None
+        updates = (
+            self.node.updates_of(result, self.before if result is self.handed else None)
+            if (self.node.updates_of is not None)
+            else None
+        )
         if updates is None:
             if not isinstance(result, Mapping):
                 if self.node.name == START:
@@ -201,7 +203,9 @@ class Reader:
         try:
             return admitted(value)
         except InvalidUpdateError as error:
-            raise InvalidUpdateError(f"{who(self.node.name)} wrote to key {name!r}: {error}", node=self.node.name, key=name) from None
+            raise InvalidUpdateError(
+                f"{who(self.node.name)} wrote to key {name!r}: {error}", node=self.node.name, key=name
+            ) from None
 
     def _validate(self, name: str, value: Any, validate: Any) -> Any:
         try:
@@ -250,7 +254,9 @@ def undeclared(tables: Tables, node: Node, name: str) -> InvalidUpdateError:
     """The error for a write to a key that the graph doesn't have."""
     writer = who(node.name)
     if name in node.managed:
-        return InvalidUpdateError(f"{writer} wrote {name!r}, a managed value that nodes only read", node=node.name, key=name)
+        return InvalidUpdateError(
+            f"{writer} wrote {name!r}, a managed value that nodes only read", node=node.name, key=name
+        )
     near = get_close_matches(name, tables.keys, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return InvalidUpdateError(

@@ -131,8 +131,10 @@ class Loop:
             self.taken += 1
             if len(tasks) == 1 and not self.records and not request.shows_tasks:
                 event = yield Run(tasks[0])
-                if type(event) is Done and event.task.parent is None and not (
-                    request.listens or event.task.questions or event.ignored
+                if (
+                    type(event) is Done
+                    and event.task.parent is None
+                    and not (request.listens or event.task.questions or event.ignored)
                 ):
                     self.outcomes = [event]  # the common case of what `_collect` does
                 else:
@@ -271,7 +273,9 @@ class Loop:
 
     def _update_part(self, done: Done) -> Emit:
         task = done.task
-        data: dict[str, Any] = {task.node.name: streaming.updates_payload(done.writes, self.request.update_keys)}
+        data: dict[str, Any] = {
+            task.node.name: streaming.updates_payload(done.writes, self.request.update_keys)
+        }
         if done.saved:
             data["__metadata__"] = {"cached": True}
         return Emit("updates", data, task.step, task.node.name, task.place)
@@ -458,12 +462,16 @@ class Loop:
         for task in tasks:
             name = task.node.name
             if (name in names or "*" in names) and name not in stops and task.node.kind != ENTRY:
-                stops[name] = static_question(request.thread_id or "", request.namespace, task.step, name, when)
+                stops[name] = static_question(
+                    request.thread_id or "", request.namespace, task.step, name, when
+                )
         return list(stops.values())
 
     def _just_paused(self) -> bool:
         """Whether an earlier run paused at this very checkpoint, so that going on means going on."""
-        return not self.taken and (bool(self.state.paused_after) or any(r.kind == "paused" for r in self.records))
+        return not self.taken and (
+            bool(self.state.paused_after) or any(r.kind == "paused" for r in self.records)
+        )
 
     def _pause(self, questions: list[Interrupt], *, saved: bool = False) -> Program:
         """Ends the run with open questions."""
@@ -507,7 +515,11 @@ class Loop:
 
     def _escape(self, escaped: Escaped, questions: list[Interrupt]) -> Program:
         """A command for an enclosing graph: this one counts as finished with what it committed."""
-        others = [outcome.task.node.name for outcome in self.outcomes if outcome is not None and outcome is not escaped]
+        others = [
+            outcome.task.node.name
+            for outcome in self.outcomes
+            if outcome is not None and outcome is not escaped
+        ]
         if others:
             yield Warn(
                 f"node {escaped.task.node.name!r} left for the enclosing graph in step {escaped.task.step}; what the "
@@ -551,7 +563,9 @@ def first_failure(failures: Sequence[Failed], questions: Sequence[Interrupt]) ->
     error = failures[0].error
     for other in failures[1:]:
         if other.error is not error:
-            note(error, f"juncture: node {other.task.node.name!r} of the same step failed too: {other.error!r}")
+            note(
+                error, f"juncture: node {other.task.node.name!r} of the same step failed too: {other.error!r}"
+            )
     if questions:
         note(error, f"juncture: open questions: {', '.join(f'{q.id} (node {q.node!r})' for q in questions)}")
     return error

@@ -25,6 +25,7 @@ REDUCE: Final = 1
 CHANNEL: Final = 2
 """A key whose writes are merged as its channel says."""
 
+
 class _EveryKey(Container[str]):
     def __contains__(self, name: object) -> bool:
         return True
@@ -63,6 +64,7 @@ GRAPH: Final = 4
 """A nested graph: no code of its own, the driver steps its program."""
 ENTRY: Final = 5
 """The virtual node `START`: no code, only routes."""
+
 
 @dataclass(slots=True, eq=False)
 class Router:

@@ -73,5 +73,7 @@ def input_of(task: Task) -> Any:
     if task.send >= 0:
         return node.project_send(task.argument)
     if node.managed:
-        return node.project(task.values | {name: what.value(task.remaining) for name, what in node.managed.items()})
+        return node.project(
+            task.values | {name: what.value(task.remaining) for name, what in node.managed.items()}
+        )
     return node.project(task.values)

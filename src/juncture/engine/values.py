@@ -80,7 +80,11 @@ def _copy_replace_all(value: ReplaceAll) -> ReplaceAll:
     return ReplaceAll(copied(value.items))
 
 
-WRAPPERS: Final[Mapping[type, Callable[[Any], Any]]] = {Overwrite: operator.attrgetter("value"), Remove: operator.attrgetter("value"), ReplaceAll: operator.attrgetter("items")}
+WRAPPERS: Final[Mapping[type, Callable[[Any], Any]]] = {
+    Overwrite: operator.attrgetter("value"),
+    Remove: operator.attrgetter("value"),
+    ReplaceAll: operator.attrgetter("items"),
+}
 """Marks around a written value, and how to get at what is in them."""
 
 CONTAINERS: Final[Mapping[type, Callable[[Any], Any]]] = {

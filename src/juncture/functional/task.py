@@ -28,7 +28,10 @@ class TaskFunction(Generic[P, ValueT]):
     """A function made a task. Calling it inside a node gives a `CallFuture`."""
 
     def __init__(
-        self, function: Callable[P, Any], name: str | None, retry_policy: RetryPolicy | Sequence[RetryPolicy] | None
+        self,
+        function: Callable[P, Any],
+        name: str | None,
+        retry_policy: RetryPolicy | Sequence[RetryPolicy] | None,
     ) -> None:
         """See `task`."""
         kind = kind_of(function)
@@ -56,7 +59,14 @@ class TaskFunction(Generic[P, ValueT]):
 
         def make(parent: Task, identity: str) -> Task:
             bound = functools.partial(self.function, *args, **kwargs)
-            node = Node(self.name, self._kind, _ignoring_input(bound, self._kind), _nothing, _nothing, retry=self._retry)
+            node = Node(
+                self.name,
+                self._kind,
+                _ignoring_input(bound, self._kind),
+                _nothing,
+                _nothing,
+                retry=self._retry,
+            )
             made = Task(node, parent.step, parent.place, {}, parent.remaining)
             made.parent = parent
             made.identity = identity

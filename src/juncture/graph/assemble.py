@@ -86,7 +86,9 @@ class _Assembly:
         for name, strategy in self.graph.key_strategies.items():
             if name not in keys:
                 if self.state.kind != "open":
-                    raise GraphBuildError(f"key_strategies names {name!r}, which the state schema doesn't have", key=name)
+                    raise GraphBuildError(
+                        f"key_strategies names {name!r}, which the state schema doesn't have", key=name
+                    )
                 keys[name] = self._key(name, self._strategy(name, strategy))
         return keys
 
@@ -127,7 +129,8 @@ class _Assembly:
             return field.channel
         if type(field.channel) is not LastValue:
             raise GraphBuildError(
-                f"key {field.name!r} has a reducer in its schema and another in key_strategies; keep one", key=field.name
+                f"key {field.name!r} has a reducer in its schema and another in key_strategies; keep one",
+                key=field.name,
             )
         return self._strategy(field.name, strategy, field.base)
 
@@ -321,7 +324,9 @@ class _Assembly:
         entry = Node(START, ENTRY, None, copied, copied, root_value=self.root)
         joins = {
             join.id: join
-            for join in (Join("+".join(j.sources) + f">{j.target}", j.sources, j.target, j.policy) for j in graph.joins)
+            for join in (
+                Join("+".join(j.sources) + f">{j.target}", j.sources, j.target, j.policy) for j in graph.joins
+            )
             if join.target != END
         }
         deferred = frozenset(node.name for node in nodes.values() if node.defer)
@@ -355,13 +360,19 @@ class _Assembly:
         )
 
     def _keys_of(self, schema: Schema) -> frozenset[str] | None:
-        return None if schema.kind == "open" else frozenset(name for name in schema.fields if name in self.keys)
+        return (
+            None if schema.kind == "open" else frozenset(name for name in schema.fields if name in self.keys)
+        )
 
     def _connect(self, node: Node, joins: Mapping[str, Join], deferred: frozenset[str]) -> None:
         graph = self.graph
-        node.successors = tuple(sorted(end for start, end in graph.edges if start == node.name and end != END))
+        node.successors = tuple(
+            sorted(end for start, end in graph.edges if start == node.name and end != END)
+        )
         node.joins = tuple(join for join in joins.values() if node.name in join.sources)
-        node.routers = tuple(self._router(node.name, branch) for branch in graph.branches.get(node.name, {}).values())
+        node.routers = tuple(
+            self._router(node.name, branch) for branch in graph.branches.get(node.name, {}).values()
+        )
         node.routes = bool(node.joins or node.routers) or any(start == node.name for start, _ in graph.edges)
         node.routes = node.routes or any(node.name in join.sources for join in graph.joins)
         node.straight = not node.joins and not node.routers and deferred.isdisjoint(node.successors)

@@ -102,7 +102,9 @@ class Call:
         self.output_keys = self._output_keys(output_keys)
         self.context = self._context(context)
         self.log = self._log()
-        self.run_id = self.options.run_id or (self.outer.program.shared.run_id if self.outer else os.urandom(16).hex())
+        self.run_id = self.options.run_id or (
+            self.outer.program.shared.run_id if self.outer else os.urandom(16).hex()
+        )
         self.before = self._pauses(interrupt_before, graph.tables.interrupt_before)
         self.after = self._pauses(interrupt_after, graph.tables.interrupt_after)
         self.given = given
@@ -116,7 +118,9 @@ class Call:
         chosen = frozenset([keys] if isinstance(keys, str) else keys)
         for key in sorted(chosen):
             if key not in tables.keys and tables.open_key is None:
-                raise ConfigError(f"output_keys: Key {key} not in channels. Known keys: {', '.join(sorted(tables.keys))}")
+                raise ConfigError(
+                    f"output_keys: Key {key} not in channels. Known keys: {', '.join(sorted(tables.keys))}"
+                )
         return chosen
 
     def _context(self, context: Any) -> Any:
@@ -211,7 +215,9 @@ class Call:
     def _check_input(self, got: Returned) -> None:
         tables = self.graph.tables
         if got.routed or got.escape is not None:
-            raise ConfigError("the input holds a Command or Send among other values; give a Command alone as the input")
+            raise ConfigError(
+                "the input holds a Command or Send among other values; give a Command alone as the input"
+            )
         if not tables.strict or tables.input_keys is None:
             return
         for name, _ in got.writes:
@@ -329,7 +335,9 @@ class Call:
         if graph.tables.entry.root_value:
             value = values.get(ROOT)
             values = {}
-        elif graph.output.kind not in ("open", "typed_dict") and status == "completed" and not self._restricts:
+        elif (
+            graph.output.kind not in ("open", "typed_dict") and status == "completed" and not self._restricts
+        ):
             value = graph.output.output(values)
             values = {}
         if not graph.tables.strict and (asked := [q for q in questions if q.when == "inside"]):

@@ -52,7 +52,9 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         self.name = name or "graph"
         self.checkpointer, self._owns_saver = _open(checkpointer)
         if (interrupt_before or interrupt_after) and builder.strict and checkpointer is False:
-            raise GraphBuildError("a graph that keeps nothing (checkpointer=False) can't be paused: remove interrupt_…")
+            raise GraphBuildError(
+                "a graph that keeps nothing (checkpointer=False) can't be paused: remove interrupt_…"
+            )
         self.tables: Tables = assemble(
             builder,
             self.name,
@@ -212,7 +214,9 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
     ) -> AsyncIterator[Any]:
         """Runs the graph and gives what happens as it happens, without blocking the event loop; as `stream`."""
         call = Call(self, input, config, context, thread_id, output_keys, interrupt_before, interrupt_after)
-        async with aclosing(self._astream(call, Shape(stream_mode, subgraphs=subgraphs, version=version))) as items:
+        async with aclosing(
+            self._astream(call, Shape(stream_mode, subgraphs=subgraphs, version=version))
+        ) as items:
             async for item in items:
                 yield item
 
@@ -273,7 +277,8 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
 
         with ThreadPoolExecutor(_width(configs) or min(32, len(inputs))) as pool:
             futures = [
-                pool.submit(copy_context().run, one, given, of) for given, of in zip(inputs, configs, strict=True)
+                pool.submit(copy_context().run, one, given, of)
+                for given, of in zip(inputs, configs, strict=True)
             ]
             return [future.result() for future in futures]
 
@@ -342,7 +347,7 @@ def _open(checkpointer: Saver | str | bool | None) -> tuple[Saver | None, bool]:
     if isinstance(checkpointer, Saver):
         return checkpointer, False
     raise GraphBuildError(
-        f"Invalid checkpointer provided: {checkpointer!r}. Give a saver, the URL of one (\"memory:\"), None, or False"
+        f'Invalid checkpointer provided: {checkpointer!r}. Give a saver, the URL of one ("memory:"), None, or False'
     )
 
 
@@ -352,7 +357,9 @@ def _configs(
     if config is None or isinstance(config, Mapping):
         return [cast("Mapping[str, Any] | None", config)] * count
     if len(config) != count:
-        raise ConfigError(f"{count} inputs and {len(config)} configs: give one config for all, or one for each")
+        raise ConfigError(
+            f"{count} inputs and {len(config)} configs: give one config for all, or one for each"
+        )
     return list(config)
 
 

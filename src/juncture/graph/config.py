@@ -40,7 +40,9 @@ class CallOptions:
     run_id: str | None = None
 
 
-def read_config(config: Mapping[str, Any] | None, thread_id: str | None, *, strict: bool = True) -> CallOptions:
+def read_config(
+    config: Mapping[str, Any] | None, thread_id: str | None, *, strict: bool = True
+) -> CallOptions:
     """The options in a config.
 
     Args:
@@ -69,10 +71,14 @@ def read_config(config: Mapping[str, Any] | None, thread_id: str | None, *, stri
         raise ConfigError(f"config['configurable'] is a mapping, got {type(configurable).__name__}")
     named = cast("Mapping[str, Any]", configurable)
     if named.get("checkpoint_id") is not None:
-        raise ConfigError("config['configurable']['checkpoint_id']: running from an older checkpoint isn't supported yet")
+        raise ConfigError(
+            "config['configurable']['checkpoint_id']: running from an older checkpoint isn't supported yet"
+        )
     given = named.get("thread_id")
     if thread_id is not None and given is not None and _thread(given) != _thread(thread_id):
-        raise ConfigError(f"two threads are named: thread_id={thread_id!r}, and {given!r} in config['configurable']")
+        raise ConfigError(
+            f"two threads are named: thread_id={thread_id!r}, and {given!r} in config['configurable']"
+        )
     chosen = thread_id if thread_id is not None else given
     width = config.get("max_concurrency")
     if width is None:
