@@ -127,7 +127,7 @@ class Script:
         self.replies: list[effects.Reply] = []
         self.events: list[Event] = []
         self.running: list[Task] = []
-        self.waiting: dict[Task, GeneratorType[Event, Outcome, Event]] = {}
+        self.waiting: dict[Task, GeneratorType[Event, Outcome | None, Event]] = {}
 
     # ---- driving
 
@@ -179,7 +179,7 @@ class Script:
 
     def _go_on(self, task: Task, outcome: Outcome | None) -> None:
         try:
-            self.events.append(self.waiting[task].send(outcome))  # type: ignore[arg-type]
+            self.events.append(self.waiting[task].send(outcome))
         except StopIteration as end:
             del self.waiting[task]
             self.events.append(end.value)
@@ -276,6 +276,11 @@ class Keys(TypedDict, total=False):
     log: Annotated[list[str], operator.add]
 
 
+def typed(keys: Mapping[str, Any], *, total: bool = False) -> Any:
+    """A TypedDict of these keys."""
+    return TypedDict("Typed", dict(keys), total=total)
+
+
 def tables(nodes: str | Mapping[str, Mapping[str, Any]], *edges: tuple[Any, Any], **options: Any) -> Tables:
     """The tables of a graph whose nodes have no code of their own: names, or names with options for `add_node`.
 
@@ -288,7 +293,7 @@ def tables(nodes: str | Mapping[str, Mapping[str, Any]], *edges: tuple[Any, Any]
         options.pop("routers", ()),
     )
     graph = StateGraph(schema, **options)
-    chosen: Mapping[str, Any] = dict.fromkeys(nodes.split(), {}) if isinstance(nodes, str) else nodes
+    chosen: Mapping[str, Any] = {name: {} for name in nodes.split()} if isinstance(nodes, str) else nodes
     for name, more in chosen.items():
         graph.add_node(name, _never, **more)
     for start, end in edges:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 import pytest
 
@@ -24,6 +24,7 @@ from tests.unit.engine.script import (
     failed,
     request,
     tables,
+    typed,
     went,
     wrote,
 )
@@ -58,7 +59,7 @@ def test_an_input_that_cant_be_merged_saves_nothing():
 
 
 def test_an_input_is_a_step_for_keys_that_live_for_one():
-    schema = TypedDict("schema", {"once": Annotated[str, EphemeralValue(str)], "log": Annotated[list, operator.add]}, total=False)
+    schema = typed({"once": Annotated[str, EphemeralValue(str)], "log": Annotated[list, operator.add]})
     graph, store, seen = chain("a", schema=schema), Store(), []
     bodies = {"a": lambda task: seen.append(dict(task.values)) or wrote(once="from a")(task)}
     Script(graph, request(saving=True, once="in"), bodies, store=store).play()
@@ -71,7 +72,11 @@ def test_an_input_is_a_step_for_keys_that_live_for_one():
 
 def test_the_first_router_sees_the_input_and_chooses():
     seen = []
-    bodies = {START: lambda task: seen.append(dict(task.values)) or went("b", sends=[Send("a", 1)])(task), "a": added, "b": added}
+    bodies = {
+        START: lambda task: seen.append(dict(task.values)) or went("b", sends=[Send("a", 1)])(task),
+        "a": added,
+        "b": added,
+    }
     script = Script(routed(), request(x=1), bodies)
     assert script.values() == {"x": 1, "log": ["b:1", "a:1.0"]}
     assert script.did[0] == "run __start__:0"
@@ -199,7 +204,7 @@ def test_the_first_routers_own_writes_are_a_nested_graphs():
 def test_a_state_that_the_graph_knows():
     graph = tables("a b c", (START, "a"), (["a", "b"], "c"))
     check_known(graph, State(due=("a",), sends=(Send("b"),), deferred=("c",), joins={"a+b>c": ("a",)}), "t")
-    with pytest.raises(ConfigError, match="thread 't' is due to run node 'z'.*Known nodes: a, b, c"):
+    with pytest.raises(ConfigError, match=r"thread 't' is due to run node 'z'.*Known nodes: a, b, c"):
         check_known(graph, State(due=("a",), sends=(Send("z"),)), "t")
     with pytest.raises(ConfigError, match="thread 't' waits in the join 'x>y'"):
         check_known(graph, State(joins={"x>y": ("x",)}), "t")

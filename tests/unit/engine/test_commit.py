@@ -24,7 +24,7 @@ from juncture.engine.state import State
 from juncture.engine.tables import CHANNEL, LAST, REDUCE
 from juncture.errors import InvalidUpdateError
 from juncture.types import MARK_FOR_REMOVAL, MISSING, START, Overwrite
-from tests.unit.engine.script import notes
+from tests.unit.engine.script import notes, typed
 
 
 def mixed(old, new):
@@ -114,7 +114,11 @@ def test_an_overwrite_of_a_last_value_is_its_value(mark):
     ("entries", "text", "node"),
     [
         ([("a", [("x", 1)]), ("b", [("x", 1)])], "nodes 'a' and 'b' wrote it", "b"),
-        ([("a", [("x", 1)]), ("b", []), ("c", [("x", 1)]), ("d", [("x", 1)])], "nodes 'a', 'c' and 'd' wrote it", "d"),
+        (
+            [("a", [("x", 1)]), ("b", []), ("c", [("x", 1)]), ("d", [("x", 1)])],
+            "nodes 'a', 'c' and 'd' wrote it",
+            "d",
+        ),
         ([("a", [("x", 1), ("x", 2)])], "node 'a' wrote it 2 times", "a"),
         ([("a", [("x", Overwrite(1))]), ("b", [("x", MARK_FOR_REMOVAL)])], "nodes 'a' and 'b' wrote it", "b"),
     ],
@@ -160,7 +164,7 @@ def test_a_removal_of_a_reduced_key():
 
 
 def test_a_dict_that_means_nothing_special_is_given_to_the_reducer():
-    schema = TypedDict("schema", {"d": Annotated[dict, operator.or_]})
+    schema = typed({"d": Annotated[dict, operator.or_]}, total=True)
     assert values(("a", [("d", {"b": 2})]), tables=graph(schema), d={"a": 1})["d"] == {"a": 1, "b": 2}
 
 
@@ -172,7 +176,7 @@ def test_a_reducer_that_isnt_known_to_be_pure_is_given_copies():
 
 @pytest.mark.parametrize("writes", [1, 2])
 def test_a_reducer_cant_put_a_stream_into_the_state(writes):
-    schema = TypedDict("schema", {"s": Annotated[Any, lambda old, new: iter([old, new])]})
+    schema = typed({"s": Annotated[Any, lambda old, new: iter([old, new])]}, total=True)
     with pytest.raises(InvalidUpdateError) as caught:
         merge(graph(schema), State(values={"s": 1}), [("a", [("s", 2)] * writes)])
     assert (caught.value.node, caught.value.key) == ("a", "s")
@@ -185,15 +189,25 @@ def test_a_reducer_cant_put_a_stream_into_the_state(writes):
         ([("a", [("picky", ["bad"])])], "a", ""),
         ([("a", [("picky", [1])]), ("b", [("picky", ["bad"])])], "b", " after what 'a' wrote"),
         ([("a", [("picky", ["bad"])]), ("b", [("picky", [1])])], "a", ""),
-        ([("a", [("picky", [1])]), ("b", [("picky", [2])]), ("c", [("picky", ["bad"])])], "c", " after what 'b', 'a' wrote"),
-        ([("a", [("picky", [1])]), ("b", [("picky", ["bad"])]), ("c", [("picky", [3])])], "b", " after what 'a' wrote"),
+        (
+            [("a", [("picky", [1])]), ("b", [("picky", [2])]), ("c", [("picky", ["bad"])])],
+            "c",
+            " after what 'b', 'a' wrote",
+        ),
+        (
+            [("a", [("picky", [1])]), ("b", [("picky", ["bad"])]), ("c", [("picky", [3])])],
+            "b",
+            " after what 'a' wrote",
+        ),
     ],
 )
 def test_a_reducer_that_raises_is_named_with_the_node_whose_write_it_was(entries, node, before):
     state = State(values={"picky": [0], "x": 1})
     with pytest.raises(ValueError, match="can't take") as caught:
         merge(TABLES, state, [("z", [("x", 2)]), *entries])
-    assert f"node {node!r} wrote to key 'picky'{before}; nothing of this step was applied" in notes(caught.value)
+    assert f"node {node!r} wrote to key 'picky'{before}; nothing of this step was applied" in notes(
+        caught.value
+    )
     assert state == State(values={"picky": [0], "x": 1})
 
 
@@ -201,7 +215,7 @@ def test_our_own_error_gets_its_place_but_keeps_the_one_it_has():
     def placed(old, new):
         raise InvalidUpdateError("no", node="theirs", key="theirs")
 
-    schema = TypedDict("schema", {"p": Annotated[list, placed], "q": Annotated[list, Append()]})
+    schema = typed({"p": Annotated[list, placed], "q": Annotated[list, Append()]}, total=True)
     for name, value, place in (("p", [1], ("theirs", "theirs")), ("q", {1}, ("a", "q"))):
         for count in (1, 2):
             with pytest.raises(InvalidUpdateError) as caught:
@@ -213,7 +227,7 @@ def test_what_isnt_an_exception_is_raised_too():
     def stop(old, new):
         raise KeyboardInterrupt
 
-    schema = TypedDict("schema", {"p": Annotated[list, stop]})
+    schema = typed({"p": Annotated[list, stop]}, total=True)
     for count in (1, 2, 3):
         with pytest.raises(KeyboardInterrupt) as caught:
             merge(graph(schema), State(values={"p": []}), [("a", [("p", [1])])] * count)
@@ -231,7 +245,9 @@ class Checked(TypedDict):
 CHECKED = graph(Checked, validate=True)
 
 
-@pytest.mark.parametrize("entries", [[("a", [("numbers", ["2"])])], [("a", [("numbers", [2])]), ("b", [("numbers", ["3"])])]])
+@pytest.mark.parametrize(
+    "entries", [[("a", [("numbers", ["2"])])], [("a", [("numbers", [2])]), ("b", [("numbers", ["3"])])]]
+)
 def test_what_a_merged_value_is_coerced_to_is_stored(entries):
     assert values(*entries, tables=CHECKED, numbers=[1])["numbers"] == list(range(1, 2 + len(entries)))
 

@@ -50,8 +50,13 @@ def test_an_id_takes_any_text():
 
 def test_a_static_pause_is_a_question():
     pause = static_question("t", ("a:1",), 3, "n", "before")
-    assert pause == Interrupt(None, question_id("t", ("a:1",), "n:3", "before"), "n", ("a:1",), None, "before")
-    others = [static_question("t", ("a:1",), 3, "n", "after"), static_question("t", ("a:1",), 4, "n", "before")]
+    assert pause == Interrupt(
+        None, question_id("t", ("a:1",), "n:3", "before"), "n", ("a:1",), None, "before"
+    )
+    others = [
+        static_question("t", ("a:1",), 3, "n", "after"),
+        static_question("t", ("a:1",), 4, "n", "before"),
+    ]
     assert len({pause.id, *(other.id for other in others)}) == 3
 
 
@@ -81,7 +86,11 @@ def test_a_question_is_open_while_it_has_no_answer():
 
 def test_a_question_recorded_twice_is_open_once_as_it_was_last_asked():
     first, last = asks("one"), Interrupt("again", "one", "n")
-    records = [record("question", "one", first), record("question", "two", asks("two")), record("question", "one", last)]
+    records = [
+        record("question", "one", first),
+        record("question", "two", asks("two")),
+        record("question", "one", last),
+    ]
     assert open_questions(records) == [last, asks("two")]
 
 
@@ -93,7 +102,19 @@ def test_other_records_ask_nothing():
 
 
 @pytest.mark.parametrize(
-    "resume", ["yes", 0, None, [], {}, {"free": "text"}, {"one": 1, "free": 2}, Answer({"one": 1}), Answer(None), {1: 2}]
+    "resume",
+    [
+        "yes",
+        0,
+        None,
+        [],
+        {},
+        {"free": "text"},
+        {"one": 1, "free": 2},
+        Answer({"one": 1}),
+        Answer(None),
+        {1: 2},
+    ],
 )
 def test_one_answer_for_the_one_question(resume):
     value = resume.value if isinstance(resume, Answer) else resume
@@ -118,7 +139,7 @@ def test_an_id_counts_more_than_a_key_of_the_same_name():
 def test_a_key_that_two_questions_have_names_neither():
     questions = [asks("one", key="name", node="a"), asks("two", key="name", node="b")]
     for answers in ({"name": 1}, Answers(name=1)):
-        with pytest.raises(InterruptError, match="one.*two"):
+        with pytest.raises(InterruptError, match=r"one.*two"):
             match(answers, questions)
     assert match({"one": 1, "two": 2}, questions) == {"one": 1, "two": 2}
 
@@ -183,7 +204,9 @@ def test_the_list_shortens_long_values():
 names = st.sampled_from(["one", "two", "three", "four"])
 
 
-@given(open_=st.lists(names, unique=True, min_size=1), resume=st.dictionaries(names, st.integers(), max_size=4))
+@given(
+    open_=st.lists(names, unique=True, min_size=1), resume=st.dictionaries(names, st.integers(), max_size=4)
+)
 def test_an_answer_never_goes_to_a_question_that_it_doesnt_name(open_, resume):
     questions = [asks(name) for name in open_]
     is_map = bool(resume) and set(resume) <= set(open_)

@@ -25,6 +25,7 @@ from tests.unit.engine.script import (
     escaped,
     failed,
     nothing,
+    typed,
     went,
     wrote,
 )
@@ -90,8 +91,12 @@ class Child:
             returns=True,
         )
         loop = Loop(node.graph, request)
-        program = nested_program(self.parent, self.task, loop, namespace, lambda error, loop: self.failures.append((error, loop)))
-        self.script = Script(node.graph, request, self.bodies, store=self.store, loop=loop, program=program, stop_at=stop_at)
+        program = nested_program(
+            self.parent, self.task, loop, namespace, lambda error, loop: self.failures.append((error, loop))
+        )
+        self.script = Script(
+            node.graph, request, self.bodies, store=self.store, loop=loop, program=program, stop_at=stop_at
+        )
         return self.script.play()
 
 
@@ -109,11 +114,19 @@ def test_an_untouched_key_is_no_write():
 
 
 def test_writes_to_a_key_that_both_merge_alike_come_back_one_by_one():
-    assert writes(graphs(), {"log": ["in"]}, a=wrote(log=["a"]), b=wrote(log=["b"])) == [("log", ["a"]), ("log", ["b"])]
+    assert writes(graphs(), {"log": ["in"]}, a=wrote(log=["a"]), b=wrote(log=["b"])) == [
+        ("log", ["a"]),
+        ("log", ["b"]),
+    ]
 
 
 def test_markers_come_back_as_they_were_written():
-    got = writes(graphs(), {"log": ["in"]}, a=wrote(log=Overwrite(["a"])), b=lambda t: Done(t, [("log", MARK_FOR_REMOVAL)]))
+    got = writes(
+        graphs(),
+        {"log": ["in"]},
+        a=wrote(log=Overwrite(["a"])),
+        b=lambda t: Done(t, [("log", MARK_FOR_REMOVAL)]),
+    )
     assert got == [("log", Overwrite(["a"])), ("log", MARK_FOR_REMOVAL)]
 
 
@@ -129,7 +142,9 @@ def test_a_write_of_the_same_value_is_a_write():
 
 
 def test_a_key_that_was_removed_is_removed():
-    assert writes(graphs(), {"x": 1}, a=lambda task: Done(task, [("x", MARK_FOR_REMOVAL)])) == [("x", MARK_FOR_REMOVAL)]
+    assert writes(graphs(), {"x": 1}, a=lambda task: Done(task, [("x", MARK_FOR_REMOVAL)])) == [
+        ("x", MARK_FOR_REMOVAL)
+    ]
 
 
 def test_private_keys_stay_inside():
@@ -137,7 +152,7 @@ def test_private_keys_stay_inside():
 
 
 def test_keys_outside_of_its_output_stay_inside():
-    output = TypedDict("output", {"y": Any})
+    output = typed({"y": Any}, total=True)
     assert writes(graphs(output_schema=output), a=wrote(x=1, y=2, log=["a"])) == [("y", 2)]
 
 
@@ -175,7 +190,7 @@ def test_what_the_childs_first_router_wrote_comes_back(entry):
 
 
 def test_the_parents_schema_checks_what_comes_back():
-    checked = TypedDict("checked", {"x": int})
+    checked = typed({"x": int}, total=True)
     child = Child(_validating(checked), a=wrote(x="three"))
     outcome = child.run()
     assert isinstance(outcome, Failed)
@@ -300,7 +315,9 @@ def test_a_command_without_anything_ends_the_child():
 
 
 def test_lenient_only_the_commands_update_comes_back():
-    outcome = Child(graphs(strict=False), a=wrote(x=1), b=escaped(Command(graph=PARENT, update={"z": 9}))).run()
+    outcome = Child(
+        graphs(strict=False), a=wrote(x=1), b=escaped(Command(graph=PARENT, update={"z": 9}))
+    ).run()
     assert outcome.writes == [("z", 9)]
 
 

@@ -91,7 +91,12 @@ def test_targets_join_the_edges_and_each_node_is_due_once():
 
 def test_sends_are_kept_in_plan_order():
     graph = tables("a b", (START, "a"))
-    state = advanced(graph, State(), done(graph, "a", sends=[Send("b", 1), Send("a", 2)]), done(graph, "b", sends=[Send("b", 3)]))
+    state = advanced(
+        graph,
+        State(),
+        done(graph, "a", sends=[Send("b", 1), Send("a", 2)]),
+        done(graph, "b", sends=[Send("b", 3)]),
+    )
     assert state.sends == (Send("b", 1), Send("a", 2), Send("b", 3))
     assert advanced(graph, State(), done(graph, "a", sends=[Send("b", 1)])).sends == (Send("b", 1),)
 
@@ -112,7 +117,10 @@ def test_a_join_fires_when_all_its_sources_ran_and_starts_anew():
 def test_every_order_of_a_steps_tasks_fills_joins_alike():
     graph = tables("a b c d", (START, "a"), (["a", "b", "c"], "d"), (["a", "d"], "b"))
     for held in ({}, {"a+b+c>d": ("b",)}, {"a+d>b": ("d",), "a+b+c>d": ("b", "c")}):
-        states = [advanced(graph, State(joins=dict(held)), *order) for order in itertools.permutations(["a", "c", "a"])]
+        states = [
+            advanced(graph, State(joins=dict(held)), *order)
+            for order in itertools.permutations(["a", "c", "a"])
+        ]
         assert all(state == states[0] for state in states)
 
 
@@ -123,7 +131,9 @@ def test_a_source_that_ran_several_times_in_a_step_counts_once():
 
 
 def test_deferred_nodes_are_held_back():
-    graph = tables({"a": {}, "b": {"defer": True}, "c": {"defer": True}}, (START, "a"), ("a", "b"), ("a", "a"))
+    graph = tables(
+        {"a": {}, "b": {"defer": True}, "c": {"defer": True}}, (START, "a"), ("a", "b"), ("a", "a")
+    )
     state = advanced(graph, State(), "a")
     assert (state.due, state.deferred) == (("a",), ("b",))
     state = advanced(graph, state, done(graph, "a", "c"))
@@ -163,7 +173,9 @@ def test_deferred_nodes_come_before_joins():
 
 
 def test_joins_that_take_what_arrived_fire_together():
-    graph = tables("a b c d", (START, "a"), (["a", "b"], "d"), (["b", "a"], "c"), (["c", "d"], "a"), join="arrived")
+    graph = tables(
+        "a b c d", (START, "a"), (["a", "b"], "d"), (["b", "a"], "c"), (["c", "d"], "a"), join="arrived"
+    )
     state = State(joins={"a+b>d": ("a",), "a+b>c": ("b",)})
     assert revive(graph, state)
     assert state == State(due=("c", "d"))
@@ -228,12 +240,21 @@ def test_what_is_unfinished(state, policy, expected):
 # ── laws ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 JOINED = tables(
-    {"a": {}, "b": {}, "c": {}, "d": {"defer": True}}, (START, "a"), ("a", "b"), (["a", "b"], "c"), (["b", "c"], "d"), ("c", "a")
+    {"a": {}, "b": {}, "c": {}, "d": {"defer": True}},
+    (START, "a"),
+    ("a", "b"),
+    (["a", "b"], "c"),
+    (["b", "c"], "d"),
+    ("c", "a"),
 )
 some = st.lists(st.sampled_from("abcd"), min_size=1, max_size=4)
 
 
-@given(names=some, targets=st.lists(st.sampled_from("abcd"), max_size=2), held=st.sampled_from([(), ("a",), ("b",)]))
+@given(
+    names=some,
+    targets=st.lists(st.sampled_from("abcd"), max_size=2),
+    held=st.sampled_from([(), ("a",), ("b",)]),
+)
 def test_what_is_due_doesnt_depend_on_the_order_of_the_tasks(names, targets, held):
     states = set()
     for order in itertools.permutations(names):

@@ -35,7 +35,9 @@ def delay(policies, error, attempt=1, jitter=0.25):
 
 
 def test_waits_grow_up_to_a_limit():
-    policy = RetryPolicy(initial_interval=0.5, backoff_factor=3, max_interval=10, max_attempts=9, jitter=False)
+    policy = RetryPolicy(
+        initial_interval=0.5, backoff_factor=3, max_interval=10, max_attempts=9, jitter=False
+    )
     waits = [delay([policy], Flaky(), attempt) for attempt in range(1, 6)]
     assert waits == [0.5, 1.5, 4.5, 10, 10]
 
@@ -56,7 +58,11 @@ def test_randomness_is_asked_for_only_where_it_is_used():
 
 
 @given(
-    interval=st.floats(0, 10), factor=st.floats(0.1, 4), limit=st.floats(0, 20), attempt=st.integers(1, 6), jitter=st.floats(0, 1)
+    interval=st.floats(0, 10),
+    factor=st.floats(0.1, 4),
+    limit=st.floats(0, 20),
+    attempt=st.integers(1, 6),
+    jitter=st.floats(0, 1),
 )
 def test_a_wait_is_never_longer_than_the_limit_and_the_jitter(interval, factor, limit, attempt, jitter):
     policy = RetryPolicy(interval, factor, limit, max_attempts=7)
@@ -67,7 +73,10 @@ def test_a_wait_is_never_longer_than_the_limit_and_the_jitter(interval, factor, 
 # ── whether ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(("attempts", "attempt", "again"), [(3, 1, True), (3, 2, True), (3, 3, False), (1, 1, False), (3, 4, False)])
+@pytest.mark.parametrize(
+    ("attempts", "attempt", "again"),
+    [(3, 1, True), (3, 2, True), (3, 3, False), (1, 1, False), (3, 4, False)],
+)
 def test_attempts_count_the_first_one(attempts, attempt, again):
     error = Flaky()
     wait = delay([RetryPolicy(max_attempts=attempts, jitter=False)], error, attempt)
@@ -91,7 +100,10 @@ def test_the_first_policy_that_names_the_exception_decides():
 def test_a_note_says_which_policies_looked():
     error = KeyError("k")
     assert delay([RetryPolicy(retry_on=OSError), RetryPolicy()], error) is None
-    assert "not retried: no retry policy of the node names KeyError (<class 'OSError'>, the default)" in notes(error)
+    assert (
+        "not retried: no retry policy of the node names KeyError (<class 'OSError'>, the default)"
+        in notes(error)
+    )
 
 
 def test_without_a_policy_nothing_is_said():
@@ -169,7 +181,9 @@ class Response:
 
 def http_error(library, name, status):
     """An error as the library has it, which may be missing here."""
-    kind = type(name, (OSError if library == "requests" else Exception,), {"__module__": f"{library}.exceptions"})
+    kind = type(
+        name, (OSError if library == "requests" else Exception,), {"__module__": f"{library}.exceptions"}
+    )
     error = kind("http")
     if status != "none":
         error.response = None if status is None else Response(status)

@@ -71,22 +71,32 @@ def test_a_path_map_says_what_each_value_stands_for():
 
 @pytest.mark.parametrize("chosen", ["right", None, START, ["left", "right"], [["left"]], {"left": 1}, 3])
 def test_what_a_path_map_doesnt_have(chosen):
-    with pytest.raises(RoutingError, match="its path_map doesn't have. It has: 'left'") as caught:
+    with pytest.raises(RoutingError, match="its path_map doesn't have") as caught:
         routes(chosen, router({"left": "b"}))
     assert "the router 'pick' of node 'a'" in str(caught.value)
+    assert "It has: 'left'" in str(caught.value)
     assert caught.value.node == "a"
 
 
 @pytest.mark.parametrize("chosen", [None, START, ["b", None], [START]])
 def test_a_router_must_choose(chosen):
-    with pytest.raises(RoutingError, match="Branch did not return a valid destination: the router 'pick'") as caught:
+    with pytest.raises(
+        RoutingError, match="Branch did not return a valid destination: the router 'pick'"
+    ) as caught:
         routes(chosen, router())
     assert caught.value.node == "a"
 
 
 @pytest.mark.parametrize(
     ("default", "chosen", "targets"),
-    [("b", [], ["b"]), (END, [], []), (None, [], []), ("b", ["a"], ["a"]), ("b", [END], []), ("b", set(), ["b"])],
+    [
+        ("b", [], ["b"]),
+        (END, [], []),
+        (None, [], []),
+        ("b", ["a"], ["a"]),
+        ("b", [END], []),
+        ("b", set(), ["b"]),
+    ],
 )
 def test_an_empty_choice_goes_to_the_default(default, chosen, targets):
     assert routes(chosen, router(default=default)).targets == targets
@@ -121,11 +131,14 @@ def test_lenient_an_unknown_target_is_noted_and_goes_nowhere(chosen):
 
 @pytest.mark.parametrize("graph", [GRAPH, LENIENT])
 @pytest.mark.parametrize(
-    ("chosen", "kind"), [(3, "int"), ([["b"]], "list"), ({"b": 1}, "dict"), (object, "type"), ([("b",)], "tuple")]
+    ("chosen", "kind"),
+    [(3, "int"), ([["b"]], "list"), ({"b": 1}, "dict"), (object, "type"), ([("b",)], "tuple")],
 )
 def test_what_isnt_a_target_at_all_is_refused(graph, chosen, kind):
     for by in (None, router()):
-        with pytest.raises(RoutingError, match=f"a {kind}. A target is a node's name, END or a Send") as caught:
+        with pytest.raises(
+            RoutingError, match=f"a {kind}. A target is a node's name, END or a Send"
+        ) as caught:
             routes(chosen, by, graph)
         assert caught.value.node == "a"
 

@@ -88,7 +88,9 @@ MODES = frozenset({"values", "updates", "tasks"})
 START_OVER = {"kind": "input", "x": 1}
 SCENARIOS = {
     "chain": Scenario(lambda: chain("a b c"), dict.fromkeys("abc", added), [START_OVER]),
-    "two inputs": Scenario(lambda: chain("a b"), dict.fromkeys("ab", added), [START_OVER, {"kind": "input", "y": 2}]),
+    "two inputs": Scenario(
+        lambda: chain("a b"), dict.fromkeys("ab", added), [START_OVER, {"kind": "input", "y": 2}]
+    ),
     "fan": Scenario(lambda: fan("a b c d"), dict.fromkeys("abcd", added), [START_OVER]),
     "joins and a deferred node": Scenario(diamond, dict.fromkeys("abcdez", added), [START_OVER]),
     "sends": Scenario(
@@ -103,7 +105,9 @@ SCENARIOS = {
     ),
     "calls": Scenario(lambda: fan("a b"), {"a": calling, "b": added, "call": echo}, [START_OVER]),
     "a question": Scenario(
-        lambda: chain("a b"), {"a": saying("q"), "b": added}, [START_OVER, {"kind": "command", "resume": "yes"}]
+        lambda: chain("a b"),
+        {"a": saying("q"), "b": added},
+        [START_OVER, {"kind": "command", "resume": "yes"}],
     ),
     "questions one by one": Scenario(
         lambda: fan("a b c"),
@@ -113,7 +117,10 @@ SCENARIOS = {
     "an answer with an update and a goto": Scenario(
         lambda: fan("a b c"),
         {"a": saying("q"), "b": added, "c": added},
-        [START_OVER, {"kind": "command", "resume": 1, "writes": [("x", 9), ("log", ["u"])], "targets": ["c"]}],
+        [
+            START_OVER,
+            {"kind": "command", "resume": 1, "writes": [("x", 9), ("log", ["u"])], "targets": ["c"]},
+        ],
     ),
     "calls and a question": Scenario(
         lambda: chain("a b"),
@@ -121,12 +128,20 @@ SCENARIOS = {
         [START_OVER, {"kind": "command", "resume": 5}],
     ),
     "a pause before": Scenario(
-        lambda: chain("a b c"), dict.fromkeys("abc", added), [START_OVER, {"kind": "continue"}], {"before": frozenset("b")}
+        lambda: chain("a b c"),
+        dict.fromkeys("abc", added),
+        [START_OVER, {"kind": "continue"}],
+        {"before": frozenset("b")},
     ),
     "a pause after": Scenario(
-        lambda: chain("a b c"), dict.fromkeys("abc", added), [START_OVER, {"kind": "continue"}], {"after": frozenset("b")}
+        lambda: chain("a b c"),
+        dict.fromkeys("abc", added),
+        [START_OVER, {"kind": "continue"}],
+        {"after": frozenset("b")},
     ),
-    "while somebody looks": Scenario(lambda: fan("a b"), dict.fromkeys("ab", added), [START_OVER], {"modes": MODES}),
+    "while somebody looks": Scenario(
+        lambda: fan("a b"), dict.fromkeys("ab", added), [START_OVER], {"modes": MODES}
+    ),
 }
 
 
@@ -173,7 +188,12 @@ class Process:
             except Stop:
                 self.died = True
                 self.go_on(move, before)
-            ends.append((copy.deepcopy(self.store.state), {r.task_id for r in self._records() if r.kind == "question"}))
+            ends.append(
+                (
+                    copy.deepcopy(self.store.state),
+                    {r.task_id for r in self._records() if r.kind == "question"},
+                )
+            )
         return ends
 
     def go_on(self, move: dict[str, Any], before: int) -> None:

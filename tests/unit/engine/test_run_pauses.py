@@ -279,7 +279,7 @@ def test_a_command_goes_where_it_says_and_adds_to_what_is_due():
     thread = Thread(tables("a b c", (START, "a")), {"a": failed(RuntimeError())})
     with pytest.raises(RuntimeError):
         thread.run(x=1)
-    thread.bodies = {name: added for name in "abc"}
+    thread.bodies = dict.fromkeys("abc", added)
     ending = thread.run("command", targets=["c", "a"], sends=[Send("b", 1)], writes=[("x", 2)])
     assert ending.state.values == {"x": 2, "log": ["a:1", "c:1", "b:1.0"]}
     assert thread.script.did[:2] == ["load", "save command 0"]
@@ -347,7 +347,7 @@ def at(*names):
 
 
 def test_a_pause_before_a_node_is_saved_and_passed_once():
-    thread = Thread(chain("a b c"), {name: added for name in "abc"}, before=at("b"))
+    thread = Thread(chain("a b c"), dict.fromkeys("abc", added), before=at("b"))
     ending = thread.run(x=1)
     pause = static_question("t", (), 2, "b", "before")
     assert (ending.status, ending.questions, ending.state.values["log"]) == ("interrupted", [pause], ["a:1"])
@@ -427,7 +427,7 @@ def test_a_pause_after_a_node_stands_after_its_update_and_values():
 
 
 def test_a_pause_after_a_node_and_one_before_the_next_are_one_stop():
-    thread = Thread(chain("a b c"), {name: added for name in "abc"}, before=at("b"), after=at("a"))
+    thread = Thread(chain("a b c"), dict.fromkeys("abc", added), before=at("b"), after=at("a"))
     assert [(q.node, q.when) for q in thread.run().questions] == [("a", "after")]
     ending = thread.run("continue")
     assert (ending.status, ending.state.values["log"]) == ("completed", ["a:1", "b:2", "c:3"])

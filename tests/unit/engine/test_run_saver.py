@@ -1,7 +1,7 @@
 """What is saved, when, and together with what; and how a thread goes on from it."""
 
 import re
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 import pytest
 
@@ -24,6 +24,7 @@ from tests.unit.engine.script import (
     nothing,
     request,
     tables,
+    typed,
     went,
     wrote,
 )
@@ -325,9 +326,7 @@ def test_a_step_that_couldnt_be_saved_doesnt_count():
 
 
 def test_what_a_channel_stores_and_what_was_removed_is_put_back():
-    schema = TypedDict(
-        "schema", {"x": Any, "seen": Annotated[Any, NamedBarrierValue(str, {"p", "q"})]}, total=False
-    )
+    schema = typed({"x": Any, "seen": Annotated[Any, NamedBarrierValue(str, {"p", "q"})]})
     store = Store()
     store.refuses[2] = KeyError("disk")
     bodies = {"a": wrote(seen="p"), "b": lambda task: Done(task, [("seen", "q"), ("x", MARK_FOR_REMOVAL)])}

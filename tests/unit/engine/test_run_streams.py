@@ -1,7 +1,7 @@
 """What each stream mode shows of a run, in which order among the effects."""
 
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 import pytest
 
@@ -22,6 +22,7 @@ from tests.unit.engine.script import (
     question,
     request,
     tables,
+    typed,
     went,
     wrote,
 )
@@ -300,12 +301,13 @@ def test_tasks_shows_what_left_or_was_stopped_as_empty():
     script = Script(fan("a b"), request(modes=modes("tasks"), namespace=("n:1",)), bodies, order=["a"])
     script.play()
     assert [emit.data for emit in script.emitted[2:]] == [
-        {"id": name, "name": name[0], "error": None, "result": {}, "interrupts": []} for name in ("a:1", "b:1")
+        {"id": name, "name": name[0], "error": None, "result": {}, "interrupts": []}
+        for name in ("a:1", "b:1")
     ]
 
 
 def test_tasks_shows_the_input_with_its_managed_keys():
-    schema = TypedDict("schema", {"x": Any, "left": RemainingSteps})
+    schema = typed({"x": Any, "left": RemainingSteps}, total=True)
     script = Script(chain("a", schema=schema), request(limit=3, modes=modes("tasks"), x=[1]))
     script.play()
     assert script.emitted[0].data["input"] == {"x": [1], "left": 3}
@@ -325,7 +327,10 @@ def test_an_input_that_cant_be_made_shows_as_none_and_is_for_the_task_to_fail_wi
     script = Script(graph, request(modes=modes("tasks"), x=1), {"a": failed(KeyError("its own"))})
     with pytest.raises(KeyError):
         script.play()
-    assert [emit.data.get("input", emit.data.get("error")) for emit in script.emitted] == [None, "KeyError('its own')"]
+    assert [emit.data.get("input", emit.data.get("error")) for emit in script.emitted] == [
+        None,
+        "KeyError('its own')",
+    ]
 
 
 def test_recalled_tasks_dont_begin():

@@ -41,8 +41,18 @@ class Box:
     items: list[Any] = field(default_factory=list)
 
 
-atoms = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.binary(max_size=3) | st.complex_numbers()
-leaves = st.builds(Box, st.just([1])) | st.builds(Pair, st.just([1]), st.none()) | st.builds(Items, st.just([1]))
+atoms = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=3)
+    | st.binary(max_size=3)
+    | st.complex_numbers()
+)
+leaves = (
+    st.builds(Box, st.just([1])) | st.builds(Pair, st.just([1]), st.none()) | st.builds(Items, st.just([1]))
+)
 hashables = st.integers() | st.text(max_size=2) | st.frozensets(st.integers(), max_size=2)
 
 
@@ -112,7 +122,9 @@ def test_copied_dict_is_copied_for_dicts(value):
 
 
 @pytest.mark.parametrize("copy", [copied, admitted])
-@pytest.mark.parametrize("value", [Box(), Pair([1], 2), Items([1]), frozenset({1}), MARK_FOR_REMOVAL, len, Box, 2**70])
+@pytest.mark.parametrize(
+    "value", [Box(), Pair([1], 2), Items([1]), frozenset({1}), MARK_FOR_REMOVAL, len, Box, 2**70]
+)
 def test_a_leaf_is_shared(copy, value):
     assert copy(value) is value
     assert copy([value])[0] is value
@@ -173,7 +185,9 @@ def test_what_contains_itself_or_is_too_deep_is_refused(copy, make):
         with pytest.raises(InvalidUpdateError, match="contains itself or is nested too deeply"):
             copy(value)
     finally:
-        while isinstance(value, list) and len(value) == 1 and value[0] is not value:  # unwound by hand: no deep recursion
+        while (
+            isinstance(value, list) and len(value) == 1 and value[0] is not value
+        ):  # unwound by hand: no deep recursion
             value = value[0]
 
 
@@ -235,11 +249,16 @@ def test_a_coroutine_is_refused():
 
 
 def test_a_file_is_refused(tmp_path):
-    with (tmp_path / "file").open("w") as file, pytest.raises(InvalidUpdateError, match="a TextIOWrapper can't"):
+    with (
+        (tmp_path / "file").open("w") as file,
+        pytest.raises(InvalidUpdateError, match="a TextIOWrapper can't"),
+    ):
         admitted({"f": file})
 
 
-@pytest.mark.parametrize("value", [range(3), "text", b"x", {}.keys(), Box(), threading.Lock(), type, lambda: 1])
+@pytest.mark.parametrize(
+    "value", [range(3), "text", b"x", {}.keys(), Box(), threading.Lock(), type, lambda: 1]
+)
 def test_what_isnt_a_stream_is_admitted(value):
     assert admitted(value) is value
     assert not is_stream(type(value))

@@ -19,6 +19,11 @@ class Keys(TypedDict, total=False):
     y: int
 
 
+def typed(keys: dict[str, Any]) -> Any:
+    """A TypedDict of these keys."""
+    return TypedDict("Typed", dict(keys))
+
+
 def node(state): ...
 
 
@@ -180,7 +185,9 @@ def test_edges():
 @pytest.mark.parametrize("kind", [list, tuple, iter])
 def test_a_join_is_its_sources_once_and_sorted(kind):
     builder = graph().add_edge(kind(["c", "a", "c"]), "b", join="arrived")
-    assert [(join.sources, join.target, join.policy) for join in builder.joins] == [(("a", "c"), "b", "arrived")]
+    assert [(join.sources, join.target, join.policy) for join in builder.joins] == [
+        (("a", "c"), "b", "arrived")
+    ]
     assert graph().add_edge(["a"], END).joins[0].policy == "all"
 
 
@@ -195,7 +202,7 @@ def test_a_join_is_its_sources_once_and_sorted(kind):
         (["a", "b"], "z", {}, "Need to add_node `z` first", "z"),
         ([], "b", {}, "the join into 'b' has no sources", None),
         (["a", "b"], START, {}, "START cannot be an end node", None),
-        (["a", "b"], "c", {"join": "any"}, "join is \"all\" or \"arrived\", got 'any'", None),
+        (["a", "b"], "c", {"join": "any"}, 'join is "all" or "arrived", got \'any\'', None),
     ],
 )
 def test_what_is_no_edge(start, end, options, text, name):
@@ -267,7 +274,11 @@ def entered(names: str = "a b c", **options: Any) -> StateGraph:
 
 
 CHECKS = {
-    "an edge from nowhere": (lambda: entered().add_edge("bb", "a"), "Found edge starting at unknown node 'bb'. Did you mean 'b'?", "bb"),
+    "an edge from nowhere": (
+        lambda: entered().add_edge("bb", "a"),
+        "Found edge starting at unknown node 'bb'. Did you mean 'b'?",
+        "bb",
+    ),
     "a branch from nowhere": (
         lambda: entered().add_conditional_edges("zzz", router),
         "Found edge starting at unknown node 'zzz'. Known nodes: a, b, c",
@@ -333,7 +344,9 @@ def test_a_graph_that_is_right(builder):
 
 @pytest.mark.parametrize("where", ["interrupt_before", "interrupt_after"])
 def test_nodes_to_pause_at(where):
-    compiled = {names: entered().compile(**{where: names}).tables for names in (None, "*", ("a", "c"), ("*",), ())}
+    compiled = {
+        names: entered().compile(**{where: names}).tables for names in (None, "*", ("a", "c"), ("*",), ())
+    }
     assert {names: getattr(tables, where) for names, tables in compiled.items()} == {
         None: set(),
         "*": {"*"},
@@ -341,8 +354,15 @@ def test_nodes_to_pause_at(where):
         ("*",): {"*"},
         (): set(),
     }
-    refused(entered().compile, text="Interrupt node `bb` not found. Did you mean 'b'?", node="bb", **{where: ["a", "bb"]})
-    refused(entered().compile, text='nodes to interrupt are a list of names or "*", got \'a\'', **{where: "a"})
+    refused(
+        entered().compile,
+        text="Interrupt node `bb` not found. Did you mean 'b'?",
+        node="bb",
+        **{where: ["a", "bb"]},
+    )
+    refused(
+        entered().compile, text="nodes to interrupt are a list of names or \"*\", got 'a'", **{where: "a"}
+    )
 
 
 # ── destinations ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -426,12 +446,16 @@ def test_defaults_reach_nodes_that_say_nothing_of_their_own():
     builder = entered().set_node_defaults(retry_policy=first).add_node("d", node, retry_policy=[own, first])
     builder.set_node_defaults(retry_policy=second).set_node_defaults().add_node("e", node, retry_policy=own)
     tables = builder.compile().tables
-    assert {name: tables.nodes[name].retry for name in "ade"} == {"a": (second,), "d": (own, first), "e": (own,)}
+    assert {name: tables.nodes[name].retry for name in "ade"} == {
+        "a": (second,),
+        "d": (own, first),
+        "e": (own,),
+    }
     assert entered().compile().tables.nodes["a"].retry == ()
 
 
 def test_schemas_default_to_the_states():
-    output = TypedDict("output", {"x": int})
+    output = typed({"x": int})
     builder = StateGraph(Keys, output_schema=output)
     assert (builder.input_schema, builder.output_schema) == (Keys, output)
 
@@ -439,7 +463,7 @@ def test_schemas_default_to_the_states():
 def test_managed_keys_have_no_place_in_an_input_or_output():
     from juncture import RemainingSteps
 
-    managed = TypedDict("managed", {"left": RemainingSteps})
+    managed = typed({"left": RemainingSteps})
     assert StateGraph(managed)
     for role in ("input_schema", "output_schema"):
         with pytest.raises(GraphBuildError, match="left"):

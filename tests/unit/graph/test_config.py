@@ -47,7 +47,10 @@ def test_a_thread_may_be_given_straight_to_the_call(config):
     assert read_config(config, "t").thread_id == "t"
 
 
-@pytest.mark.parametrize(("given", "text"), [("t", "t"), (7, "7"), (0, "0"), (1.5, "1.5"), (uuid.UUID(int=2), str(uuid.UUID(int=2)))])
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [("t", "t"), (7, "7"), (0, "0"), (1.5, "1.5"), (uuid.UUID(int=2), str(uuid.UUID(int=2)))],
+)
 def test_a_thread_is_text(given, text):
     assert read_config({"configurable": {"thread_id": given}}, None).thread_id == text
     assert read_config(None, given).thread_id == text
@@ -75,7 +78,16 @@ def test_an_empty_thread_is_refused():
 
 
 @pytest.mark.parametrize("name", ["recursion_limit", "max_concurrency"])
-@pytest.mark.parametrize(("value", "text"), [("7", "a whole number"), (1.0, "a whole number"), (True, "a whole number"), (0, "at least 1"), (-1, "at least 1")])
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("7", "a whole number"),
+        (1.0, "a whole number"),
+        (True, "a whole number"),
+        (0, "at least 1"),
+        (-1, "at least 1"),
+    ],
+)
 def test_what_isnt_a_count_is_refused(name, value, text):
     with pytest.raises(ConfigError, match=f"config\\['{name}'\\] .*{text}"):
         read_config({name: value}, None)
@@ -83,8 +95,13 @@ def test_what_isnt_a_count_is_refused(name, value, text):
 
 def test_the_width_may_stand_under_configurable():
     assert read_config({"configurable": {"max_concurrency": 3}}, None).max_concurrency == 3
-    assert read_config({"max_concurrency": 2, "configurable": {"max_concurrency": 3}}, None).max_concurrency == 2
-    assert read_config({"max_concurrency": None, "configurable": {"max_concurrency": 3}}, None).max_concurrency == 3
+    assert (
+        read_config({"max_concurrency": 2, "configurable": {"max_concurrency": 3}}, None).max_concurrency == 2
+    )
+    assert (
+        read_config({"max_concurrency": None, "configurable": {"max_concurrency": 3}}, None).max_concurrency
+        == 3
+    )
     with pytest.raises(ConfigError, match="at least 1"):
         read_config({"configurable": {"max_concurrency": 0}}, None)
 
@@ -100,13 +117,19 @@ def test_a_config_is_a_mapping(config):
 
 @pytest.mark.parametrize("inner", [[], "thread", 3])
 def test_configurable_is_a_mapping(inner):
-    with pytest.raises(ConfigError, match=f"config\\['configurable'\\] is a mapping, got {type(inner).__name__}"):
+    with pytest.raises(
+        ConfigError, match=f"config\\['configurable'\\] is a mapping, got {type(inner).__name__}"
+    ):
         read_config({"configurable": inner}, None)
 
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("recursion_limt", "Did you mean 'recursion_limit'?"), ("zzz", "go under 'configurable'"), (3, "go under 'configurable'")],
+    [
+        ("recursion_limt", "Did you mean 'recursion_limit'?"),
+        ("zzz", "go under 'configurable'"),
+        (3, "go under 'configurable'"),
+    ],
 )
 def test_an_unknown_entry_is_refused(name, hint):
     with pytest.raises(ConfigError, match=f"unknown entry {name!r}. .*Known: callbacks, ") as caught:
@@ -132,5 +155,5 @@ def test_modes():
 
 @pytest.mark.parametrize("modes", ["value", "", ["values", "nope"], [["values"]], [None]])
 def test_an_unknown_mode_is_refused(modes):
-    with pytest.raises(ConfigError, match="unknown stream mode .*Known: values, updates"):
+    with pytest.raises(ConfigError, match=r"unknown stream mode .*Known: values, updates"):
         read_modes(modes)
