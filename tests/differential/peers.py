@@ -51,8 +51,8 @@ KINDS = {"GraphRecursionError": "limit", "InvalidUpdateError": "update", "Routin
 
 
 def kind_of(error: BaseException) -> str:
-    name = type(error).__name__
-    return KINDS.get(name, name.lower())
+    names = [base.__name__ for base in type(error).__mro__]
+    return next((KINDS[name] for name in names if name in KINDS), names[0].lower())
 
 
 def in_plan_order(updates: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:

@@ -132,7 +132,7 @@ def check_error(expected: Expected, error: Exception | None) -> None:
     assert (error is not None) == bool(expected.faults), f"expected {expected.kind}, got {error!r}"
     if error is None:
         return
-    kind = KINDS.get(type(error).__name__, repr(error))
+    kind = next((KINDS[base.__name__] for base in type(error).__mro__ if base.__name__ in KINDS), repr(error))
     place = place_of(error)
     path = tuple(segment.split(":")[0] for segment in place.namespace)
     possible = [fault for fault in expected.faults if fault.kind == kind]
