@@ -52,7 +52,7 @@ def counting(
 
     def make(lib: Library) -> Callable[[], Any]:
         graph = build(lib).compile(checkpointer=lib.InMemorySaver() if saver else None)
-        given = {"n": 0, "name": "bench", **(extra or {})}
+        given = {"n": 0, **(extra or {"name": "bench"})}
         config: dict[str, Any] = {"recursion_limit": steps + 10}
         threads = itertools.count()
 
