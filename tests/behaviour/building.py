@@ -1,5 +1,6 @@
 """Short ways to the graphs that the tests of behaviour need."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -78,3 +79,8 @@ def place(error: InvalidUpdateError) -> tuple[str | None, str | None]:
     for name in (error.node, error.key):
         assert name is None or name == START or repr(name) in said, said
     return error.node, error.key
+
+
+def shown(value: Any) -> str:
+    """A value as it stands in a test's id: the same in every process."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

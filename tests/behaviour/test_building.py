@@ -30,7 +30,7 @@ from juncture import (
     get_runtime,
     get_stream_writer,
 )
-from tests.behaviour.building import builder, chain, nothing, wrote
+from tests.behaviour.building import builder, chain, nothing, shown, wrote
 
 
 class Log(TypedDict, total=False):
@@ -613,7 +613,7 @@ def test_what_a_factory_makes_is_injected(engine):
     assert items == [("custom", "written"), ("updates", {"node": {"x": "me"}})]
 
 
-@pytest.mark.parametrize("makes", [None, 5, "text"], ids=repr)
+@pytest.mark.parametrize("makes", [None, 5, "text"], ids=shown)
 def test_a_factory_that_makes_no_action_is_refused(engine, makes):
     """Bad input anywhere: named, with what it made."""
     graph = StateGraph(Log).add_node("fetch", factory=lambda: makes).add_edge(START, "fetch").compile()

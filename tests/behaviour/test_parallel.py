@@ -23,7 +23,7 @@ from juncture import (
     interrupt,
     task,
 )
-from tests.behaviour.building import builder, chain, compiled, fan, nothing, wrote
+from tests.behaviour.building import builder, chain, compiled, fan, nothing, shown, wrote
 
 
 class Log(TypedDict, total=False):
@@ -442,7 +442,7 @@ def test_each_run_has_its_own_limit(engine):
     assert len(engine.batch(graph, [{}, {}], configs)) == 2
 
 
-@pytest.mark.parametrize("limit", [0, -1, "4", 2.5, True, [1]], ids=repr)
+@pytest.mark.parametrize("limit", [0, -1, "4", 2.5, True, [1]], ids=shown)
 @pytest.mark.parametrize("where", ["top", "configurable"])
 def test_a_limit_that_cant_be_is_refused(engine, where, limit):
     """Bad input anywhere: named, before anything runs."""

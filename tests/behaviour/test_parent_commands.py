@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypedDict
 import pytest
 
 from juncture import END, START, Command, InvalidUpdateError, RoutingError, Send, interrupt
-from tests.behaviour.building import builder, chain, compiled, nothing, wrote
+from tests.behaviour.building import builder, chain, compiled, nothing, shown, wrote
 
 
 class Log(TypedDict, total=False):
@@ -68,7 +68,7 @@ def test_keys_without_a_reducer(engine):
         ([Send("worker", "1"), "target", Send("worker", "2")], ["target", "1", "2"]),
         ("child", None),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_any_route(engine, goto, ran):
     """Rule 16: as if the child's node had returned the command in the parent, to itself included."""

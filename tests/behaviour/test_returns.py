@@ -20,7 +20,7 @@ from juncture import (
     StateGraph,
     failure,
 )
-from tests.behaviour.building import builder, chain, fan, nothing, place, wrote
+from tests.behaviour.building import builder, chain, fan, nothing, place, shown, wrote
 
 
 class State(TypedDict, total=False):
@@ -68,7 +68,7 @@ class Struct(msgspec.Struct):
         (({"log": ["a"]}, Command(update={"log": ["b"]}), {"log": ["c"]}), {"log": ["a", "b", "c"]}),
         ([Command(update={"log": ["a"]}, goto=END)], {"log": ["a"]}),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_what_a_node_may_return(engine, colour, returned, changed):
     """graph-api 5 and 6: each accepted kind of return means the same on both drivers."""
@@ -89,7 +89,7 @@ def test_what_a_graph_called_inside_a_node_gave_may_be_returned(engine):
         [{}], [{"x": 1}], ({"x": 1}, {"y": 2}), [("x", 1)], dict, State, Data,
         ValueError("returned"), END, range(2), Overwrite({"x": 1}), MARK_FOR_REMOVAL, lambda s: {"x": 1},
     ],
-    ids=repr,
+    ids=shown,
 )  # fmt: skip
 def test_what_a_node_may_not_return(engine, returned):
     """graph-api 5: anything else is refused with the node and what it returned; nothing is applied."""
@@ -102,7 +102,7 @@ def test_what_a_node_may_not_return(engine, returned):
 
 
 @pytest.mark.parametrize(
-    "returned", [[Send("sink")], (Send("sink"), Send("sink")), [Send("sink"), {"x": 1}]], ids=repr
+    "returned", [[Send("sink")], (Send("sink"), Send("sink")), [Send("sink"), {"x": 1}]], ids=shown
 )
 def test_a_list_of_sends_is_no_update(engine, returned):
     """graph-api 5: a bare `Send` is accepted, a list of them isn't: what a list may hold are commands and updates."""
@@ -140,7 +140,7 @@ def test_an_object_of_another_class_with_fields_is_an_update(engine, schema):
         assert place(caught.value) == ("odd", "lag")
 
 
-@pytest.mark.parametrize("name", [1, None, ("x",), b"x"], ids=repr)
+@pytest.mark.parametrize("name", [1, None, ("x",), b"x"], ids=shown)
 def test_keys_are_strings(engine, name):
     """Rule 3: a key of another type is refused by closed and open states."""
     for schema in (State, None):
@@ -151,7 +151,7 @@ def test_keys_are_strings(engine, name):
         assert caught.value.node == "odd"
 
 
-@pytest.mark.parametrize("given", ["text", 1, [], ["x"], object(), True, {1}], ids=repr)
+@pytest.mark.parametrize("given", ["text", 1, [], ["x"], object(), True, {1}], ids=shown)
 def test_what_may_not_be_given(engine, given):
     """Bad input anywhere: the input is checked like a return, and nothing runs."""
     ran = []
@@ -288,7 +288,7 @@ def test_fields_set_tells_even_what_equals_the_default(engine):
         (Annotated[list, operator.add], [1], Overwrite([9]), [9]),
         (tuple, (1,), (), ()),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_a_state_of_one_value(engine, schema, given, returned, expected):
     """graph-api 3: the state is one unnamed value; the result's dict is empty and `value` holds it (decision 4)."""

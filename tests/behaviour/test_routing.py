@@ -21,7 +21,7 @@ from juncture import (
     failure,
     get_config,
 )
-from tests.behaviour.building import builder, chain, nothing, thread, wrote
+from tests.behaviour.building import builder, chain, nothing, shown, thread, wrote
 
 
 class Log(TypedDict, total=False):
@@ -111,7 +111,7 @@ def test_a_command_as_the_first_node(engine):
         ([Send("b", {}), Send("b", {})], ["b", "b"]),
         ([Send("c", {}), "b", Send("b", {})], ["b", "c", "b"]),
     ],
-    ids=repr,
+    ids=shown,
 )
 @pytest.mark.parametrize("source", ["node", "router", "start"])
 def test_where_a_goto_leads(engine, goto, ran, source):
@@ -257,7 +257,7 @@ def test_a_set_of_targets_has_an_order(engine):
     assert engine.invoke(graph.compile(), {})["messages"] == names
 
 
-@pytest.mark.parametrize("returned", [[], (), set(), END, [END], [END, END]], ids=repr)
+@pytest.mark.parametrize("returned", [[], (), set(), END, [END], [END, END]], ids=shown)
 def test_going_nowhere(engine, returned):
     """graph-api 3: an empty list ends the branch, and so does `END`."""
     graph = builder(Log, speakers("a", "b"), (START, "a")).add_conditional_edges(
@@ -268,7 +268,7 @@ def test_going_nowhere(engine, returned):
     assert result.status == "completed"
 
 
-@pytest.mark.parametrize("returned", [None, START, [None], ["b", None]], ids=repr)
+@pytest.mark.parametrize("returned", [None, START, [None], ["b", None]], ids=shown)
 def test_no_destination(engine, returned):
     """graph-api 3: a router that forgot to return is told so, with what it may return."""
     graph = builder(Log, speakers("a", "b"), (START, "a")).add_conditional_edges(
@@ -390,7 +390,7 @@ class Way(Enum):
         ({"x": "a"}, Command(goto="x"), ["a"]),
         ({"x": "a", "y": "a"}, ["x", "y"], ["a"]),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_labels_stand_for_nodes(engine, path_map, returned, ran):
     """graph-api 3: any hashable label; sends go past the map."""
@@ -398,7 +398,7 @@ def test_labels_stand_for_nodes(engine, path_map, returned, ran):
     assert engine.invoke(graph.compile(), {}).get("messages", []) == ran
 
 
-@pytest.mark.parametrize("returned", ["zzz", "a", ["x", "zzz"], None, [None], 7, ["x", ["y"]]], ids=repr)
+@pytest.mark.parametrize("returned", ["zzz", "a", ["x", "zzz"], None, [None], 7, ["x", ["y"]]], ids=shown)
 def test_an_unmapped_label_is_refused(engine, returned):
     """Rule 10, case C11: source, router, label and the labels there are; nothing after it runs."""
     ran = []
@@ -449,7 +449,7 @@ def test_unknown_targets_of_maps_are_found_when_compiling():
 @pytest.mark.parametrize(
     ("returned", "ran"),
     [([], ["b"]), ((), ["b"]), ("a", ["a"]), (END, []), ([Send("a", {})], ["a"]), (Command(), ["b"])],
-    ids=repr,
+    ids=shown,
 )
 @pytest.mark.parametrize("source", [START, "src"])
 def test_a_default_is_where_nothing_leads(engine, returned, ran, source):
@@ -514,7 +514,7 @@ def test_a_failing_branch_leaves_the_other_undone(engine):
 
 
 @pytest.mark.parametrize(
-    "argument", [None, 0, "text", [1], {"any": "thing"}, (1, 2), Way.LEFT, {"messages": []}], ids=repr
+    "argument", [None, 0, "text", [1], {"any": "thing"}, (1, 2), Way.LEFT, {"messages": []}], ids=shown
 )
 def test_a_sends_argument_is_the_input(engine, colour, argument):
     """graph-api 6: as it is, neither merged with the state nor validated."""
@@ -667,7 +667,7 @@ def test_a_target_that_is_no_name_is_refused(engine, how, target):
     assert type(target).__name__ in str(caught.value)
 
 
-@pytest.mark.parametrize("send", [Send(END, {}), Send(START, {})], ids=repr)
+@pytest.mark.parametrize("send", [Send(END, {}), Send(START, {})], ids=shown)
 @pytest.mark.parametrize("how", ["router", "goto"])
 def test_a_send_to_the_end_or_start_is_refused(engine, how, send):
     """graph-api 3: neither is a node."""
@@ -706,7 +706,7 @@ def test_lenient_graphs_ignore_unknown_targets(engine, how, send, caplog):
 
 
 @pytest.mark.parametrize("edge", ["plain", "to the end", "conditional", "join"])
-@pytest.mark.parametrize("goto", ["b", END, Send("b", {}), ["b"]], ids=repr)
+@pytest.mark.parametrize("goto", ["b", END, Send("b", {}), ["b"]], ids=shown)
 def test_a_goto_beside_edges_is_refused(engine, edge, goto):
     """Rule 11: at run time, where no annotation shows it; the error tells the two ways out."""
     graph = builder(

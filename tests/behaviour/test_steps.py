@@ -21,7 +21,7 @@ from juncture import (
     StuckJoinError,
     interrupt,
 )
-from tests.behaviour.building import builder, chain, chain_edges, compiled, fan, nothing
+from tests.behaviour.building import builder, chain, chain_edges, compiled, fan, nothing, shown
 
 
 class Count(TypedDict, total=False):
@@ -173,7 +173,7 @@ def test_a_stuck_join_is_not_the_limit(engine):
         engine.invoke(graph, {}, limit(1))
 
 
-@pytest.mark.parametrize("given", [0, -1, "5", 2.5, True, None, [5]], ids=repr)
+@pytest.mark.parametrize("given", [0, -1, "5", 2.5, True, None, [5]], ids=shown)
 def test_a_limit_that_cant_be_is_refused(engine, given):
     """Bad input anywhere: named, before anything runs."""
     ran = []

@@ -26,7 +26,7 @@ from juncture import (
     StateGraph,
     interrupt,
 )
-from tests.behaviour.building import builder, chain, fan, nothing, place, seen_by, wrote
+from tests.behaviour.building import builder, chain, fan, nothing, place, seen_by, shown, wrote
 
 
 class State(TypedDict, total=False):
@@ -452,7 +452,7 @@ def test_one_of_several_branches_removes_a_key(engine, key):
         ({"__overwrite__": ["a"]}, ["b"], ["a", "b"]),
         ({"type": "__overwrite__", "value": ["a"]}, ["b"], ["a", "b"]),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_replacing_writes_in_one_step(engine, a, b, expected):
     """Rule 7 and `Overwrite`: plan order decides: writes before are replaced, writes after are merged."""
@@ -467,7 +467,7 @@ def test_replacing_writes_in_one_step(engine, a, b, expected):
         (Overwrite([1]), MARK_FOR_REMOVAL),
         (MARK_FOR_REMOVAL, Overwrite([1])),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_replacing_writes_may_not_contradict_each_other(engine, a, b):
     """graph-api 4: two overwrites of one key in one step are refused, naming it."""
@@ -634,7 +634,7 @@ def test_a_handed_out_value_for_another_key_is_a_write(engine):
     }
 
 
-@pytest.mark.parametrize("value", [["new"], {"k": 1}, {1}, Thing(1), "text", 5, None, ("a",)], ids=repr)
+@pytest.mark.parametrize("value", [["new"], {"k": 1}, {1}, Thing(1), "text", 5, None, ("a",)], ids=shown)
 def test_what_was_sent_is_not_handed_out_state(engine, value):
     """Rule 7: a `Send`'s argument isn't the state: a worker that returns a part of it writes."""
     graph = builder(State, {"worker": lambda sent: {"x": sent["x"]}})
