@@ -3,7 +3,7 @@
 import operator
 import threading
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import msgspec
 import pydantic
@@ -215,7 +215,7 @@ class Needed(BaseModel):
 
 class NeededDict(TypedDict):
     must: int
-    may: int | None
+    may: NotRequired[int]
 
 
 @pytest.mark.parametrize(("schema", "options"), [(Needed, {}), (NeededDict, {"validate": True})])
