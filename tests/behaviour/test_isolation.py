@@ -343,27 +343,31 @@ def test_one_object_sent_to_several_tasks_is_several(engine, harm):
     assert seen == [harm.make()] * 3
 
 
+@pytest.mark.parametrize("keys", [None, ["v", "note"]], ids=["all", "some"])
 @pytest.mark.parametrize("mode", ["values", "updates", "tasks", "debug"])
-def test_what_a_stream_gave_is_the_consumers_own(engine, harm, mode):
+def test_what_a_stream_gave_is_the_consumers_own(engine, harm, mode, keys):
     """Rule 1: a consumer that changes a part changes neither the run nor the parts that follow."""
+    seen, snapshots = [], []
 
     def spoil(item):
+        snapshots.append(copy.deepcopy(item))
         for holder in _mappings(item):
             if "v" in holder:
                 harm.change(holder["v"])
                 holder["note"] = "spoilt"
 
-    graph = chain(Value, a=lambda s: {"v": harm.make()}, b=nothing, c=lambda s: {"v": s["v"]}, d=nothing)
-    given = {"v": harm.make()}
-    clean = engine.stream(graph, given, stream_mode=mode)
-    snapshots = []
-    engine.consume(
-        graph,
-        given,
-        lambda item: (snapshots.append(copy.deepcopy(item)), spoil(item))[1] and None,
-        stream_mode=mode,
+    graph = chain(
+        Value,
+        a=lambda s: {"v": harm.make()},
+        b=seen_by(seen),
+        c=lambda s: {"note": [s["v"]]},
+        d=seen_by(seen),
     )
+    given = {"v": harm.make()}
+    clean = engine.stream(graph, given, stream_mode=mode, output_keys=keys)
+    engine.consume(graph, given, spoil, stream_mode=mode, output_keys=keys)
     assert _plain(snapshots) == _plain(clean)
+    assert seen == [{"v": harm.make()}, {"v": harm.make(), "note": [harm.make()]}] * 2
     assert given == {"v": harm.make()}
 
 
