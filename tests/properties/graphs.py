@@ -168,8 +168,8 @@ class Graph(_Described):
         return next((n for n in self.nodes if n.name == name), None)
 
     def sources(self) -> set[str]:
-        """The nodes that edges of any kind lead out of; those to `END` lead nowhere."""
-        edges = {s for s, target in self.edges if target != END} | {router.source for router in self.routers}
+        """The nodes that edges of any kind lead out of, be it to `END`."""
+        edges = {source for source, _ in self.edges} | {router.source for router in self.routers}
         return edges.union(*(join.sources for join in self.joins))
 
 

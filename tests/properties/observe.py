@@ -108,6 +108,8 @@ def plain(update: Any) -> Any:
         return {key: plain(value) for key, value in update.items()}
     if isinstance(update, list):
         return [plain(value) for value in update]
+    if repr(update) == "MARK_FOR_REMOVAL":
+        return Marker("remove")
     return Marker("overwrite", update.value) if type(update).__name__ == "Overwrite" else update
 
 

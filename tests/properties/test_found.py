@@ -66,6 +66,18 @@ FOUND = {
         edges=((START, "a"),),
         routers=(Router("a", ((Packet(NOWHERE), Packet("b", value=[])),)),),
     ),
+    "a command to the graph around, beside an edge of its node": graph(
+        Node(
+            "a",
+            form="graph",
+            inner=graph(
+                Node("x", LOG, form="parent", goto=("b",)), SAYING["b"], edges=((START, "x"), ("x", "b"))
+            ),
+        ),
+        SAYING["b"],
+        SAYING["c"],
+        edges=((START, "a"), ("a", "c")),
+    ),
     "a lone generator": graph(Node("a", LOG * 3, form="pieces"), edges=((START, "a"),)),
 }
 
