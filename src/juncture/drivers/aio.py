@@ -9,9 +9,8 @@ time: the caller's, or, while a body awaited in it waits for its calls, the pump
 from __future__ import annotations
 
 import asyncio
-import types
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context, copy_context
 from heapq import heappop, heappush
@@ -22,6 +21,7 @@ from threading import get_ident
 from typing import Any, cast
 
 from juncture.drivers.attempt import body, body_async, generate, route_async
+from juncture.drivers.awaiting import in_context, is_by_group
 from juncture.drivers.base import BUFFERED_PARTS, Driver
 from juncture.drivers.calls import CallFuture
 from juncture.drivers.context import TaskContext
@@ -31,14 +31,12 @@ from juncture.drivers.run import Part, Program, Shared
 from juncture.engine.begin import Request
 from juncture.engine.effects import (
     Called,
-    Cancel,
     Done,
     Emit,
     Event,
     Failed,
     Load,
     Outcome,
-    Reply,
     Run,
     Save,
     SaveWrites,
@@ -46,6 +44,7 @@ from juncture.engine.effects import (
     Stopped,
     Wait,
 )
+from juncture.engine.state import Saved
 from juncture.engine.tables import ASYNC, ASYNC_GENERATOR, ENTRY, GENERATOR, GRAPH, SYNC, Tables
 from juncture.engine.task import Task
 from juncture.errors import Cancelled, ConfigError
@@ -88,7 +87,7 @@ class AsyncDriver(Driver):
 
     # ---- driving
 
-    async def drive(self) -> AsyncIterator[Part]:
+    async def drive(self) -> AsyncGenerator[Part, None]:
         """Runs to the end, giving every part as it comes. `ending` is set afterwards.
 
         Closing it early, or cancelling it, stops the run: async nodes are cancelled, running sync nodes are waited for.
@@ -127,7 +126,7 @@ class AsyncDriver(Driver):
         if self.ready:
             await self._advance(*self.ready.popleft())
         elif self.due:
-            self._begin_due()
+            self.begin_due()
         else:
             told = await self._listen()
             if told is None:
@@ -193,7 +192,7 @@ class AsyncDriver(Driver):
         if self._waker is not None and not self._waker.done():
             self._waker.set_result(None)
 
-    def _post(self, arrival: tuple[Program, Event] | Part) -> None:
+    def post(self, arrival: tuple[Program, Event] | Part) -> None:
         """Puts something in the inbox, from any thread."""
         self._inbox.append(arrival)
         if get_ident() == self._thread:
@@ -205,22 +204,20 @@ class AsyncDriver(Driver):
             except RuntimeError:  # the loop was closed under an abandoned worker: nobody listens any more
                 return
 
-    async def _advance(self, program: Program, reply: Any) -> None:  # noqa: C901 - one arm for every effect
+    async def _advance(self, program: Program, reply: Any) -> None:  # noqa: C901, PLR0915 - one arm for every effect
         """Runs a program until it waits, ends, or has something to show."""
         send = program.gen.send
-        log = program.log
         while True:
             try:
                 effect = send(reply)
             except StopIteration as end:
                 await self._program_ended(program, end.value)
                 return
-            except BaseException as error:
-                if isinstance(error, Exception):
-                    locate(error, self.shared, program.namespace, program.loop)
+            except Exception as error:
+                locate(error, self.shared, program.namespace, program.loop)
                 raise
             reply = None
-            kind = type(effect)
+            kind = type(effect)  # pyright: ignore[reportUnknownVariableType] - a program is a generator of Any
             if kind is Run:
                 task = effect.task
                 if self._runs_here(program, task) and self.alone and self.has_slot(program, task):
@@ -243,48 +240,49 @@ class AsyncDriver(Driver):
                 if told is None:
                     return
                 program, reply = told
-                send, log = program.gen.send, program.log
+                send = program.gen.send
             elif kind is Start:
                 program.active += 1
                 if effect.delay > 0:
-                    heappush(
-                        self.timers,
-                        (self._loop.time() + effect.delay, next(self._ticket), program, effect.task),
-                    )
+                    when = self._loop.time() + effect.delay
+                    heappush(self.timers, (when, next(self._ticket), program, effect.task))
                 else:
                     self.due.append((program, effect.task))
             elif kind is Save:
-                try:
-                    reply = await self._save(program, effect)
-                except BaseException as error:
-                    self.not_saved(program, error)
-            elif kind is SaveWrites:
-                if log.blocking:
-                    await log.asave_records(program.namespace, program.loop.head, effect.records)
-                else:
-                    log.save_records(program.namespace, program.loop.head, effect.records)
-            elif kind is Load:
-                reply = await log.aload(program.namespace)
-            elif kind is Cancel:
-                self.cancel(program)
-            elif kind is Reply:
-                self.reply(effect)
+                reply = await self._save(program, effect)
+            elif kind is SaveWrites or kind is Load:
+                reply = await self._ask_log(program, effect)
             else:
-                self.warn(effect.text)
+                self.attend(program, effect)
 
     async def _save(self, program: Program, effect: Save) -> str | None:
         log = program.log
         if log is None:
             return None
+        try:
+            if log.blocking:
+                return await log.asave(
+                    program.namespace, effect.state, source=effect.source, records=effect.records
+                )
+            return log.save(program.namespace, effect.state, source=effect.source, records=effect.records)
+        except BaseException as error:  # noqa: BLE001 - raised again, once the program has heard of it
+            self.not_saved(program, error)
+
+    async def _ask_log(self, program: Program, effect: SaveWrites | Load) -> Saved | None:
+        log, head = program.log, program.loop.head
+        assert log is not None
+        if isinstance(effect, Load):
+            return await log.aload(program.namespace)
+        assert head is not None
         if log.blocking:
-            return await log.asave(
-                program.namespace, effect.state, source=effect.source, records=effect.records
-            )
-        return log.save(program.namespace, effect.state, source=effect.source, records=effect.records)
+            await log.asave_records(program.namespace, head, effect.records)
+        else:
+            log.save_records(program.namespace, head, effect.records)
+        return None
 
     def _told_at_once(self) -> tuple[Program, Any] | None:
         """Who can go on without waiting, and with what; None if nobody, or if something is to be shown first."""
-        self._begin_due()
+        self.begin_due()
         if self.parts or self.held or self.inside:
             return None
         return self.ready.popleft() if self.ready else self._told()
@@ -297,7 +295,7 @@ class AsyncDriver(Driver):
         outcome: Outcome = ending
         if task.node.routers and type(outcome) is Done:
             context = copy_context()
-            outcome = await _in_context(context, context.run(route_async, parent, outcome))
+            outcome = await in_context(context, context.run(route_async, parent, outcome))
         told = self.heard(parent, outcome)
         if told is not None:
             self.ready.appendleft(told)
@@ -316,13 +314,11 @@ class AsyncDriver(Driver):
         self.inside += 1
         try:
             if task.node.kind == ASYNC:
-                outcome = await _in_context(
-                    context, context.run(body_async, program, task), self._note_cancel
-                )
+                outcome = await in_context(context, context.run(body_async, program, task), self._note_cancel)
             else:
                 outcome = context.run(body, program, task)
             if task.node.routers and type(outcome) is Done:
-                outcome = await _in_context(context, context.run(route_async, program, outcome))
+                outcome = await in_context(context, context.run(route_async, program, outcome))
         finally:
             self.inside -= 1
         if self._pumping is not None:
@@ -331,19 +327,11 @@ class AsyncDriver(Driver):
             raise asyncio.CancelledError  # the node ended in its own way; the run is cancelled all the same
         return outcome
 
-    def _begin_due(self) -> None:
-        while self.due:
-            program, task = self.due.popleft()
-            self._begin(program, task)
-
-    def _begin(self, program: Program, task: Task) -> None:
+    def begin(self, program: Program, task: Task) -> None:
         """Begins a task beside others."""
         kind = task.node.kind
         if kind == GRAPH:
-            try:
-                self.begin_nested(program, task)
-            except Exception as error:  # noqa: BLE001 - its input couldn't be made: the task failed
-                self.arrived(program, Failed(task, error))
+            self.begin_graph(program, task)
             return
         if not self.has_slot(program, task):
             return
@@ -371,8 +359,8 @@ class AsyncDriver(Driver):
         except asyncio.CancelledError:
             outcome = Stopped(task)
         except BaseException as error:  # noqa: BLE001 - raised by the loop as it is
-            outcome = Failed(task, error)  # pyright: ignore[reportArgumentType] - as it says
-        self._post((program, outcome))
+            outcome = Failed(task, error)
+        self.post((program, outcome))
 
     async def _routed(self, program: Program, outcome: Outcome) -> Outcome:
         if outcome.task.node.routers and type(outcome) is Done:
@@ -395,7 +383,7 @@ class AsyncDriver(Driver):
         """One sync task's body, on a worker; its routers run on the loop's thread."""
         live = program.live if program.live is not None else {}
         if live.get(task):
-            self._post((program, Stopped(task)))
+            self.post((program, Stopped(task)))
             return
         outcome: Outcome
         try:
@@ -404,11 +392,11 @@ class AsyncDriver(Driver):
             else:
                 outcome = context.run(body, program, task)
         except BaseException as error:  # noqa: BLE001 - KeyboardInterrupt and SystemExit end the run, not the worker
-            outcome = Failed(task, error)  # pyright: ignore[reportArgumentType] - raised by the loop as it is
+            outcome = Failed(task, error)
         if task.node.routers and type(outcome) is Done:
             self._loop.call_soon_threadsafe(self._begin_route, program, outcome, context)
         else:
-            self._post((program, outcome))
+            self.post((program, outcome))
 
     def _begin_route(self, program: Program, outcome: Done, context: Context) -> None:
         async def routed() -> None:
@@ -418,20 +406,14 @@ class AsyncDriver(Driver):
             except asyncio.CancelledError:
                 result = Stopped(outcome.task)
             except BaseException as error:  # noqa: BLE001 - raised by the loop as it is
-                result = Failed(outcome.task, error)  # pyright: ignore[reportArgumentType] - as it says
-            self._post((program, result))
+                result = Failed(outcome.task, error)
+            self.post((program, result))
 
         running = self._loop.create_task(routed(), context=context)
         self._tasks.add(running)
         running.add_done_callback(self._tasks.discard)
 
     # ---- the outside
-
-    def arrived(self, program: Program, event: Event) -> None:
-        """Puts an event in the inbox."""
-        if event.task.node.kind != GRAPH and isinstance(event, Stopped):
-            self.active += 1  # it was due and never begun; the inbox counts it down again
-        self._post((program, event))
 
     def wake(self) -> None:
         """Has the driver look at what it holds back."""
@@ -451,7 +433,7 @@ class AsyncDriver(Driver):
         if isinstance(running, asyncio.Task):
             running.cancel()
             if getcoroutinestate(cast("Coroutine[Any, Any, None]", running.get_coro())) == CORO_CREATED:
-                self._post((program, Stopped(task)))  # its code will never run, so it can't say that it ended
+                self.post((program, Stopped(task)))  # its code will never run, so it can't say that it ended
         elif running is False:
             live[task] = True
 
@@ -470,15 +452,13 @@ class AsyncDriver(Driver):
         return send
 
     def _put_part(self, program: Program, task: Task, part: Part) -> None:
-        while (stopped := self.stops(program, task)) or (
-            len(self._inbox) + len(self.parts) >= BUFFERED_PARTS
-        ):
-            if stopped:
-                raise Cancelled("the run was stopped while this node was sending to its stream")
+        while len(self._inbox) + len(self.parts) >= BUFFERED_PARTS and not self.stops(program, task):
             self._worker_room.clear()
             self._waiting_for_room = True
             self._worker_room.wait(0.05)
-        self._post(part)
+        if self.stops(program, task):
+            raise Cancelled("the run was stopped while this node was sending to its stream")
+        self.post(part)
 
     async def wait_for_room(self) -> None:
         """Waits while the consumer is far behind."""
@@ -493,18 +473,9 @@ class AsyncDriver(Driver):
         raise ConfigError("an async router can't be called from a sync one in an async run")
 
     def _note_cancel(self, coroutine: Any) -> None:
-        """Tells a task group's own cancellation of the task that awaits it from one from outside.
-
-        Python 3.11 and 3.12 leave that one counted (`Task.cancelling`) if the group was already waiting for its tasks.
-        """
-        while coroutine is not None:
-            frame = getattr(coroutine, "cr_frame", None)
-            if frame is not None and frame.f_code is asyncio.TaskGroup.__aexit__.__code__:
-                group: Any = frame.f_locals.get("self")
-                if getattr(group, "_parent_cancel_requested", False):
-                    self._cancelled_before += 1
-                return
-            coroutine = getattr(coroutine, "cr_await", None)
+        """A cancellation that a task group inside makes isn't one of the run."""
+        if is_by_group(coroutine):
+            self._cancelled_before += 1
 
     def is_cancelled(self) -> bool:
         """The run's own task may have been cancelled before, by somebody who caught that."""
@@ -519,7 +490,7 @@ class AsyncDriver(Driver):
         future: CallFuture[Any] = CallFuture(self._wait_for_call, context.lending)
         self._calls.add(future)
         future.on_settled(lambda: self._calls.discard(future))
-        self._post((program, Called(task, future)))
+        self.post((program, Called(task, future)))
         if self.inside and self._pumping is None:
             if get_ident() != self._thread:
                 raise ConfigError(
@@ -548,14 +519,11 @@ class AsyncDriver(Driver):
                     if self.ready:
                         await self._advance(*self.ready.popleft())
                     else:
-                        self._begin_due()
+                        self.begin_due()
         except Exception as error:
             for future in list(self._calls):
-                future.settle(Failed(self._any_task(), error))
+                future.settle(Failed(self.root.loop.tasks[0], error))
             raise
-
-    def _any_task(self) -> Task:
-        return self.root.loop.tasks[0]
 
     async def _end_pump(self) -> None:
         """Takes the turn back from the pump once the body has ended."""
@@ -617,34 +585,6 @@ class AsyncDriver(Driver):
                     await asyncio.wait([pump])
                 except asyncio.CancelledError:  # again: the first one goes on once everything has stopped
                     self._abandons = True
-
-
-@types.coroutine
-def _in_context(
-    context: Context, coroutine: Coroutine[Any, Any, Outcome], cancelled: Callable[[Any], None] | None = None
-) -> Generator[Any, Any, Outcome]:
-    """Awaits a coroutine step by step in a context other than that of the asyncio task that awaits it.
-
-    `cancelled` is told of the coroutine before it is handed a cancellation.
-    """
-    step = context.run
-    send, throw = coroutine.send, coroutine.throw
-    try:
-        waited = step(send, None)
-        while True:
-            try:
-                sent = yield waited
-            except GeneratorExit:
-                step(coroutine.close)
-                raise
-            except BaseException as error:  # noqa: BLE001 - handed to the coroutine, which decides
-                if cancelled is not None and isinstance(error, asyncio.CancelledError):
-                    cancelled(coroutine)
-                waited = step(throw, error)
-            else:
-                waited = step(send, sent)
-    except StopIteration as end:
-        return end.value
 
 
 __all__ = ["AsyncDriver"]

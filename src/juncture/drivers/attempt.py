@@ -43,7 +43,7 @@ class Try(TaskContext):
     """What a running body can ask of its run, and the two halves around the call of its code."""
 
     reader: Reader | None = None
-    kwargs: Mapping[str, Any] = {}  # noqa: RUF012 - never changed
+    kwargs: Mapping[str, Any] = {}
     described: dict[str, Any] | None = None
     """In debug mode: what the committed values looked like."""
 
@@ -62,10 +62,10 @@ class Try(TaskContext):
             self.described = described(task.values)
 
     def new_reader(self, before: Any = None) -> Reader:
+        """What reads the results of this try; `before` is what a handed-out object held."""
         task = self.task
-        handed = (
-            self.given if task.send < 0 else None
-        )  # what was sent is new to the state, also if it comes back
+        # What was sent is new to the state, also if it comes back.
+        handed = self.given if task.send < 0 else None
         return Reader(
             self.program.tables, task.node, handed, task.values, before, place_of(self.program, task)
         )
@@ -140,7 +140,7 @@ def body(program: Program, task: Task) -> Outcome:
         result = call(this.given, **this.kwargs) if this.kwargs else call(this.given)
         if type(result) is types.CoroutineType:
             result.close()
-            raise InvalidUpdateError(
+            raise InvalidUpdateError(  # noqa: TRY301 - a failure of the node, like what its code raises
                 f"node {node.name!r} is a sync function that returned a coroutine; declare it with async def",
                 node=node.name,
             )
@@ -170,7 +170,7 @@ async def body_async(program: Program, task: Task) -> Outcome:
                 program.send_part(pieces.add(piece))
                 await program.wait_for_room()
         return pieces.outcome()
-    except BaseException as error:  # noqa: BLE001 - as in body
+    except BaseException as error:
         if is_cancellation(error) and program.driver.is_cancelled():
             raise
         return this.raised(error)
@@ -363,7 +363,7 @@ async def route_async(program: Program, done: Done) -> Outcome:
                 chosen = await cast("Coroutine[Any, Any, Any]", chosen)
             routing.add(router, chosen)
         return routing.ended()
-    except BaseException as error:  # noqa: BLE001 - as in body
+    except BaseException as error:
         if is_cancellation(error) and program.driver.is_cancelled():
             raise
         return _route_raised(routing, error)

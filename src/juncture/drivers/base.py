@@ -25,11 +25,11 @@ from juncture.drivers.place import locate
 from juncture.drivers.pool import Pool
 from juncture.drivers.run import Part, Program, Shared, part_of
 from juncture.engine.begin import Request
-from juncture.engine.effects import Called, Emit, Event, Outcome, Reply, Stopped
+from juncture.engine.effects import Called, Cancel, Emit, Event, Failed, Outcome, Reply, Stopped, Warn
 from juncture.engine.nested import nested_program
 from juncture.engine.returns import Reader, Returned
 from juncture.engine.run import Ending, Loop
-from juncture.engine.tables import Tables
+from juncture.engine.tables import GRAPH, Tables
 from juncture.engine.task import Task, input_of
 from juncture.errors import Cancelled
 from juncture.persistence.threads import ThreadLog
@@ -131,6 +131,19 @@ class Driver(ABC):
         program.live[task] = child
         self.ready.append((child, None))
 
+    def begin_due(self) -> None:
+        """Begins what is due."""
+        while self.due:
+            program, task = self.due.popleft()
+            self.begin(program, task)
+
+    def begin_graph(self, program: Program, task: Task) -> None:
+        """Begins a task that is a nested graph; if its input can't be made, the task has failed."""
+        try:
+            self.begin_nested(program, task)
+        except Exception as error:  # noqa: BLE001 - an outcome from here on
+            self.arrived(program, Failed(task, error))
+
     def answers_for(self, task: Task) -> dict[str, Any]:
         """What a nested graph was answered: now, and earlier without having been able to use it."""
         answers = dict(self.shared.answers)
@@ -159,6 +172,12 @@ class Driver(ABC):
         if task in self.holding and self.shared.slots is not None:
             self.holding.discard(task)
             self.shared.slots.give_back()
+
+    def arrived(self, program: Program, event: Event) -> None:
+        """Puts an event in the inbox. Only called by the driver itself."""
+        if event.task.node.kind != GRAPH and isinstance(event, Stopped):
+            self.active += 1  # it was due and never begun; the inbox counts it down again
+        self.post((program, event))
 
     def heard(self, program: Program, event: Event) -> tuple[Program, Event] | None:
         """Books an event that arrived; who is to be told what, or nobody."""
@@ -260,8 +279,12 @@ class Driver(ABC):
     # ---- what the drivers do each in their way
 
     @abstractmethod
-    def arrived(self, program: Program, event: Event) -> None:
-        """Puts an event in the inbox. Only called by the driver itself."""
+    def begin(self, program: Program, task: Task) -> None:
+        """Begins a task beside others."""
+
+    @abstractmethod
+    def post(self, arrival: tuple[Program, Event] | Part) -> None:
+        """Puts something in the inbox, from any thread."""
 
     @abstractmethod
     def wake(self) -> None:
@@ -290,6 +313,15 @@ class Driver(ABC):
     @abstractmethod
     async def wait_for_room(self) -> None:
         """Waits while too many parts wait for their consumer."""
+
+    def attend(self, program: Program, effect: Cancel | Reply | Warn) -> None:
+        """Does what a program asks for that needs no answer."""
+        if isinstance(effect, Cancel):
+            self.cancel(program)
+        elif isinstance(effect, Reply):
+            self.reply(effect)
+        else:
+            self.warn(effect.text)
 
     def warn(self, text: str) -> None:
         """Tells the user about something that isn't an error."""

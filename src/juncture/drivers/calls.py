@@ -29,7 +29,7 @@ class CallFuture(Generic[ValueT]):
         self._lending = lending
         self._outcome: Outcome | None = None
         self._settled = Event()
-        self._callbacks: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], object]] = []
         self._lock = Lock()
 
     def done(self) -> bool:
@@ -70,7 +70,7 @@ class CallFuture(Generic[ValueT]):
         """Waits without doing anything else."""
         self._settled.wait()
 
-    def on_settled(self, callback: Callable[[], None]) -> None:
+    def on_settled(self, callback: Callable[[], object]) -> None:
         """Has the callback called once the outcome is known, in whichever thread settles it."""
         with self._lock:
             if self._outcome is None:

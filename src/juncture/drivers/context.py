@@ -6,7 +6,7 @@ asyncio task that was started with a copy of that context and absent everywhere 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from hashlib import blake2b
@@ -69,11 +69,13 @@ class TaskContext:
     def runtime(self) -> Runtime[Any]:
         """Everything that the run offers."""
         if self._runtime is None:
-            self._runtime = Runtime(self.program.shared.context, self.writer, self.info, self.config)
+            self._runtime = Runtime(
+                self.program.shared.context, self.writer, self.execution_info, self.config
+            )
         return self._runtime
 
     @property
-    def info(self) -> ExecutionInfo:
+    def execution_info(self) -> ExecutionInfo:
         """Where this code is running."""
         task, shared = self.task, self.program.shared
         return ExecutionInfo(
@@ -89,7 +91,7 @@ class TaskContext:
     # ---- waiting
 
     @contextmanager
-    def lending(self) -> Iterator[None]:
+    def lending(self) -> Generator[None, None, None]:
         """While this task waits for something nested in it, another may run in its place."""
         driver = self.program.driver
         slots = driver.shared.slots

@@ -35,7 +35,7 @@ def check_unchanged(node: str, before: Mapping[str, Any], values: Mapping[str, A
 
 
 def _describe(value: Any, seen: set[int]) -> Any:
-    kind = type(value)
+    kind = type(value)  # pyright: ignore[reportUnknownVariableType] - the type of Any is asked for
     if kind in ATOMS:
         return (kind, value) if value == value else (kind, repr(value))  # noqa: PLR0124 - NaN isn't equal to itself
     if id(value) in seen:

@@ -8,7 +8,7 @@ limit of one still runs everything. Workers are daemons: an abandoned task doesn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from queue import SimpleQueue
 from threading import Lock, Thread
@@ -59,7 +59,7 @@ class Pool:
             del work  # what the work held must not live until the next one comes
 
     @contextmanager
-    def waiting(self) -> Iterator[None]:
+    def waiting(self) -> Generator[None, None, None]:
         """While a worker waits for something nested, another may work in its place."""
         with self._lock:
             self._limit += 1

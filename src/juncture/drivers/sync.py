@@ -7,7 +7,7 @@ time: the caller's, or, while a body in the caller's thread waits for its calls,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextvars import Context, copy_context
 from heapq import heappop, heappush
 from itertools import count
@@ -26,14 +26,12 @@ from juncture.drivers.run import Part, Program, Shared
 from juncture.engine.begin import Request
 from juncture.engine.effects import (
     Called,
-    Cancel,
     Done,
     Emit,
     Event,
     Failed,
     Load,
     Outcome,
-    Reply,
     Run,
     Save,
     SaveWrites,
@@ -41,6 +39,7 @@ from juncture.engine.effects import (
     Stopped,
     Wait,
 )
+from juncture.engine.state import Saved
 from juncture.engine.tables import ASYNC, ASYNC_GENERATOR, ENTRY, GENERATOR, GRAPH, SYNC, Tables
 from juncture.engine.task import Task
 from juncture.errors import Cancelled
@@ -64,6 +63,8 @@ def _stopped() -> Cancelled:
 
 
 _NO_TURN: Any = None
+_BLOCKING = frozenset((SYNC, ENTRY))
+"""The kinds of nodes that run in the caller's thread, where nothing else could go on."""
 _BURST = 0.0005
 """Seconds after which a worker lets the consumer have a part at once again."""
 
@@ -97,7 +98,7 @@ class SyncDriver(Driver):
 
     # ---- driving
 
-    def drive(self) -> Iterator[Part]:
+    def drive(self) -> Generator[Part, None, None]:
         """Runs to the end, giving every part as it comes. `ending` is set afterwards.
 
         Closing it early stops the run: running sync nodes are waited for, nothing outlives it.
@@ -117,7 +118,7 @@ class SyncDriver(Driver):
         if self.ready:
             self._advance(*self.ready.popleft())
         elif self.due:
-            self._begin_due()
+            self.begin_due()
         elif self._here is not None:
             self._next_piece(*self._here)
         else:
@@ -135,10 +136,8 @@ class SyncDriver(Driver):
         arrival = self._next_arrival()
         while arrival is not None and len(arrival) == 6:
             parts.append(arrival)
-            if not inbox.qsize() or len(parts) >= BUFFERED_PARTS:
-                arrival = None
-            else:
-                arrival = inbox.get_nowait()
+            more = inbox.qsize() and len(parts) < BUFFERED_PARTS
+            arrival = inbox.get_nowait() if more else None
         if self._room is not None and inbox.qsize() < BUFFERED_PARTS // 2:
             self._room.set()
         if self.held:
@@ -178,31 +177,24 @@ class SyncDriver(Driver):
                 self._waits = False
         return inbox.get()
 
-    def _advance(self, program: Program, reply: Any) -> None:  # noqa: C901 - one arm for every effect
+    def _advance(self, program: Program, reply: Any) -> None:  # noqa: C901, PLR0915 - one arm for every effect
         """Runs a program until it waits, ends, or has something to show."""
         send = program.gen.send
-        log = program.log
         while True:
             try:
                 effect = send(reply)
             except StopIteration as end:
                 self._program_ended(program, end.value)
                 return
-            except BaseException as error:
-                if isinstance(error, Exception):
-                    locate(error, self.shared, program.namespace, program.loop)
+            except Exception as error:
+                locate(error, self.shared, program.namespace, program.loop)
                 raise
             reply = None
-            kind = type(effect)
+            kind = type(effect)  # pyright: ignore[reportUnknownVariableType] - a program is a generator of Any
             if kind is Run:
                 task = effect.task
-                node = task.node
-                if (
-                    (node.kind == SYNC or node.kind == ENTRY)
-                    and not program.hears
-                    and self.alone
-                    and self.has_slot(program, task)
-                ):
+                here = task.node.kind in _BLOCKING and not program.hears
+                if here and self.alone and self.has_slot(program, task):
                     self.inside += 1
                     try:
                         reply = attempt(program, task, copy_context())
@@ -224,36 +216,38 @@ class SyncDriver(Driver):
                 if told is None:
                     return
                 program, reply = told
-                send, log = program.gen.send, program.log
+                send = program.gen.send
             elif kind is Start:
                 program.active += 1
                 if effect.delay > 0:
-                    heappush(
-                        self.timers, (monotonic() + effect.delay, next(self._ticket), program, effect.task)
-                    )
+                    when = monotonic() + effect.delay
+                    heappush(self.timers, (when, next(self._ticket), program, effect.task))
                 else:
                     self.due.append((program, effect.task))
             elif kind is Save:
                 try:
-                    reply = log.save(
+                    reply = program.log.save(  # pyright: ignore[reportOptionalMemberAccess] - it saves
                         program.namespace, effect.state, source=effect.source, records=effect.records
                     )
-                except BaseException as error:
+                except BaseException as error:  # noqa: BLE001 - not_saved raises it again
                     self.not_saved(program, error)
-            elif kind is SaveWrites:
-                log.save_records(program.namespace, program.loop.head, effect.records)
-            elif kind is Load:
-                reply = log.load(program.namespace)
-            elif kind is Cancel:
-                self.cancel(program)
-            elif kind is Reply:
-                self.reply(effect)
+            elif kind is SaveWrites or kind is Load:
+                reply = self._ask_log(program, effect)
             else:
-                self.warn(effect.text)
+                self.attend(program, effect)
+
+    def _ask_log(self, program: Program, effect: SaveWrites | Load) -> Saved | None:
+        log, head = program.log, program.loop.head
+        assert log is not None
+        if isinstance(effect, Load):
+            return log.load(program.namespace)
+        assert head is not None
+        log.save_records(program.namespace, head, effect.records)
+        return None
 
     def _told_at_once(self) -> tuple[Program, Any] | None:
         """Who can go on without waiting, and with what; None if nobody, or if something is to be shown first."""
-        self._begin_due()
+        self.begin_due()
         if self.parts:
             return None
         if self.ready:
@@ -295,18 +289,13 @@ class SyncDriver(Driver):
 
     # ---- tasks
 
-    def _begin_due(self) -> None:
-        while self.due:
-            program, task = self.due.popleft()
-            self._begin(program, task)
-
-    def _begin(self, program: Program, task: Task) -> None:
+    def begin(self, program: Program, task: Task) -> None:
         """Begins a task beside others."""
         kind = task.node.kind
         if program.live is None:
             program.live = {}
         if kind == GRAPH:
-            self._begin_graph(program, task)
+            self.begin_graph(program, task)
             return
         if not self.has_slot(program, task):
             return
@@ -321,12 +310,6 @@ class SyncDriver(Driver):
             context = copy_context()
             self.pool.submit(lambda: self._work(program, task, context))
 
-    def _begin_graph(self, program: Program, task: Task) -> None:
-        try:
-            self.begin_nested(program, task)
-        except Exception as error:  # noqa: BLE001 - its input couldn't be made: the task failed
-            self.arrived(program, Failed(task, error))
-
     def _work(self, program: Program, task: Task, context: Any) -> None:
         """One task, on a worker."""
         live = program.live or {}
@@ -339,7 +322,7 @@ class SyncDriver(Driver):
             else:
                 outcome = attempt(program, task, context)
         except BaseException as error:  # noqa: BLE001 - KeyboardInterrupt and SystemExit end the run, not the worker
-            outcome = Failed(task, error)  # pyright: ignore[reportArgumentType] - raised by the loop as it is
+            outcome = Failed(task, error)
         self._inbox.put((program, outcome))
 
     def _next_piece(
@@ -375,10 +358,8 @@ class SyncDriver(Driver):
             except BaseException as error:  # noqa: BLE001 - a value from here on
                 import asyncio
 
-                if isinstance(error, asyncio.CancelledError):
-                    outcome = Stopped(task)
-                else:
-                    outcome = Failed(task, error)  # pyright: ignore[reportArgumentType] - raised by the loop as it is
+                cancelled = isinstance(error, asyncio.CancelledError)
+                outcome = Stopped(task) if cancelled else Failed(task, error)  # raised by the loop as it is
             self._inbox.put((program, outcome))
 
         def begin() -> None:
@@ -391,11 +372,9 @@ class SyncDriver(Driver):
 
     # ---- the outside
 
-    def arrived(self, program: Program, event: Event) -> None:
-        """Puts an event in the inbox."""
-        if event.task.node.kind != GRAPH and isinstance(event, Stopped):
-            self.active += 1  # it was due and never begun; the inbox counts it down again
-        self._inbox.put((program, event))
+    def post(self, arrival: tuple[Program, Event] | Part) -> None:
+        """Puts something in the inbox, from any thread."""
+        self._inbox.put(arrival)
 
     def wake(self) -> None:
         """An empty arrival has the driver look at what it holds back."""
@@ -450,7 +429,7 @@ class SyncDriver(Driver):
         """Async nodes under a sync run wait without blocking their loop."""
         import asyncio
 
-        while self._inbox.qsize() >= BUFFERED_PARTS and not self.stopping:
+        while self._inbox.qsize() >= BUFFERED_PARTS and not self.stopping:  # noqa: ASYNC110 - another thread makes room
             await asyncio.sleep(0.001)
 
     def wait_for_coroutine(self, coroutine: Any) -> Any:
@@ -524,7 +503,7 @@ class SyncDriver(Driver):
                     if self.ready:
                         self._advance(*self.ready.popleft())
                     else:
-                        self._begin_due()
+                        self.begin_due()
             finally:
                 with turn:
                     self._pumping = False

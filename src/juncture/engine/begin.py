@@ -112,24 +112,7 @@ def begin(loop: Loop) -> Program:
 def _take_input(loop: Loop, saved: Saved | None) -> Program:
     state, request, tables = loop.state, loop.request, loop.tables
     if saved is not None:
-        questions = open_questions(saved.records)
-        if questions and tables.strict:
-            raise PendingInterruptError(
-                "the thread waits for answers, and plain input would lose its questions. Answer with "
-                f"Command(resume=…), or go on with None. {listed(questions)}"
-            )
-        if unfinished(tables, state) and tables.strict:
-            waiting = (*state.due, *(send.node for send in state.sends), *state.deferred)
-            due = ", ".join(repr(name) for name in waiting) or "a join"
-            yield Warn(
-                f"thread {request.thread_id!r} had not finished (due: {due}); its new input starts over from START on "
-                "the committed state. To go on instead, give None as the input"
-            )
-        state.step += 1
-        state.sends, state.deferred, state.carried, state.paused_after = (), (), (), ()
-        if tables.strict:
-            state.joins = {}
-        loop.records = ()
+        yield from _start_over(loop, saved)
     else:
         state.values.update(tables.initial())
     entry = Task(tables.entry, state.step, 0, state.values, request.limit)
@@ -153,6 +136,29 @@ def _take_input(loop: Loop, saved: Saved | None) -> Program:
     advance(tables, state, [done])
     if request.saving:
         loop.head = yield Save(state, "input", [])
+
+
+def _start_over(loop: Loop, saved: Saved) -> Program:
+    """Makes a thread that has been run before ready for new input: what it was due to do is dropped."""
+    state, request, tables = loop.state, loop.request, loop.tables
+    questions = open_questions(saved.records)
+    if questions and tables.strict:
+        raise PendingInterruptError(
+            "the thread waits for answers, and plain input would lose its questions. Answer with "
+            f"Command(resume=…), or go on with None. {listed(questions)}"
+        )
+    if unfinished(tables, state) and tables.strict:
+        waiting = (*state.due, *(send.node for send in state.sends), *state.deferred)
+        due = ", ".join(repr(name) for name in waiting) or "a join"
+        yield Warn(
+            f"thread {request.thread_id!r} had not finished (due: {due}); its new input starts over from START on "
+            "the committed state. To go on instead, give None as the input"
+        )
+    state.step += 1
+    state.sends, state.deferred, state.carried, state.paused_after = (), (), (), ()
+    if tables.strict:
+        state.joins = {}
+    loop.records = ()
 
 
 def _go_on(loop: Loop, saved: Saved | None) -> Program:

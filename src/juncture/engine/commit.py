@@ -35,7 +35,7 @@ Entry = tuple[str, Sequence[tuple[str, Any]]]
 """(node, its writes), one for every task in plan order."""
 
 
-def merge(tables: Tables, state: State, entries: Sequence[Entry]) -> Changes:
+def merge(tables: Tables, state: State, entries: Sequence[Entry]) -> Changes:  # noqa: C901 - one loop, in every step: a call for each write would cost more than the merge
     """What the writes make of the state. The state isn't touched.
 
     Raises:
@@ -55,7 +55,7 @@ def merge(tables: Tables, state: State, entries: Sequence[Entry]) -> Changes:
                 if name in values:
                     raise _conflict(name, entries)
                 if type(value) not in ATOMS:
-                    value = settled(value)
+                    value = settled(value)  # noqa: PLW2901 - the write as it is kept
                     if value is MISSING:
                         changes.removes = True
                         if key is not None and key.required:
@@ -111,7 +111,7 @@ def _fold(key: Key, state: State, group: list[tuple[Any, str]], changes: Changes
     reducer = key.reducer
     if reducer is not None and old is not MISSING and len(group) == 1:
         value, node = group[0]
-        kind = type(value)
+        kind = type(value)  # pyright: ignore[reportUnknownVariableType] - the type of Any is asked for
         if kind is not dict and kind not in WRAPPERS and value is not MARK_FOR_REMOVAL:
             try:
                 new = reducer(old, value) if key.pure else admitted(reducer(copied(old), copied(value)))

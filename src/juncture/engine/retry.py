@@ -70,7 +70,7 @@ def retries(policy: RetryPolicy, error: Exception) -> bool:
     if isinstance(named, type):
         return isinstance(error, named)
     if isinstance(named, Sequence):
-        return isinstance(error, tuple(named))
+        return isinstance(error, tuple(cast("Sequence[type[Exception]]", named)))
     return bool(named(error))
 
 

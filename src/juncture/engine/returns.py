@@ -183,8 +183,9 @@ class Reader:
         if self.before is not None:
             given = self.before[0].get(name)  # what the object held when it was handed out
         else:
-            given = handed.get(name) if type(handed) is dict else None
-        if given is not value or not is_handed_out(type(value)) or isinstance(value, Enum):
+            given = cast("dict[str, Any]", handed).get(name) if type(handed) is dict else None
+        kind = type(value)  # pyright: ignore[reportUnknownVariableType] - the type of Any is asked for
+        if given is not value or not is_handed_out(kind) or isinstance(value, Enum):  # pyright: ignore[reportUnknownArgumentType] - as above
             return False
         if type(value) not in CONTAINERS:
             return True  # an object is a leaf: nothing was copied, so there is nothing to compare it with
@@ -210,7 +211,7 @@ class Reader:
     def _validate(self, name: str, value: Any, validate: Any) -> Any:
         try:
             if type(value) is Overwrite:
-                return Overwrite(validate(cast("Overwrite[Any]", value).value))
+                return Overwrite(validate(value.value))
             return validate(value)
         except Exception as error:
             raise invalid(self.node.name, name, value, error) from error
@@ -231,10 +232,10 @@ def quick(tables: Tables, result: Any, handed: Any) -> list[tuple[str, Any]] | N
     writes: list[tuple[str, Any]] = []
     for name, value in update.items():
         if type(value) not in ATOMS:
-            if type(value) is Overwrite or (type(handed) is not dict or handed.get(name) is value):
+            if type(value) is Overwrite or (type(handed) is not dict or handed.get(name) is value):  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType] - a cast would cost a call
                 return None
             try:
-                value = admitted(value)
+                value = admitted(value)  # noqa: PLW2901 - the write as it is kept
             except InvalidUpdateError:  # the reader says where
                 return None
         writes.append((name, value))

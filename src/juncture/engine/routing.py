@@ -58,7 +58,7 @@ def resolve(tables: Tables, source: str, chosen: Any, router: Router | None, int
                 raise
             into.ignored.append(f"{error} It is ignored")
     if not several and router is not None and router.default not in (None, END):
-        into.targets.append(cast("str", router.default))
+        into.targets.append(router.default)
 
 
 class _UnknownTargetError(RoutingError):

@@ -558,7 +558,7 @@ def _as_it_is(state: State, changes: Changes) -> State:
     )
 
 
-def first_failure(failures: Sequence[Failed], questions: Sequence[Interrupt]) -> Exception:
+def first_failure(failures: Sequence[Failed], questions: Sequence[Interrupt]) -> BaseException:
     """The failure to raise: the first in plan order. The others, and questions left open, become notes on it."""
     error = failures[0].error
     for other in failures[1:]:

@@ -1,6 +1,6 @@
-"""What each stream mode shows of a run. To add a mode: its name in `types.StreamMode`, its payload here, its `Emit` in
-`run`.
+"""What each stream mode shows of a run.
 
+To add a mode: its name in `types.StreamMode`, its payload here, its `Emit` in `run`.
 Payloads follow LangGraph 1.2.24 (v1 shapes). They are copies: a consumer can't reach the state.
 """
 

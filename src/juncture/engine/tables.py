@@ -120,7 +120,7 @@ class Node:
     graph: Tables | None = None
     shared_keys: frozenset[str] = frozenset()
     """Of a nested graph: keys whose writes its parent takes one by one, because both merge them the same way."""
-    returned_keys: Container[str] = frozenset()
+    returned_keys: Container[str] = frozenset[str]()
     """Of a nested graph: the other keys whose final value its parent takes, if the nested graph wrote them."""
     successors: tuple[str, ...] = ()
     """Sorted; without `END`."""
@@ -159,7 +159,7 @@ class Tables:
     """Makes what keys hold before their first write, where they hold something."""
     strict: bool = True
     deferred: frozenset[str] = frozenset()
-    quick_keys: Any = frozenset()
+    quick_keys: Any = frozenset[str]()
     """A keys view of what may be written without a check; empty if the state is one value."""
     interrupt_before: frozenset[str] = frozenset()
     interrupt_after: frozenset[str] = frozenset()

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import operator
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, cast
 
 from juncture.channels.strategies import Remove, ReplaceAll
 from juncture.errors import InvalidUpdateError
@@ -87,20 +87,22 @@ WRAPPERS: Final[Mapping[type, Callable[[Any], Any]]] = {
 }
 """Marks around a written value, and how to get at what is in them."""
 
-CONTAINERS: Final[Mapping[type, Callable[[Any], Any]]] = {
-    list: _copy_list,
-    dict: copied_dict,
-    tuple: _copy_tuple,
-    set: set.copy,
-    bytearray: bytearray.copy,
-    deque: _copy_deque,
-    OrderedDict: _copy_ordered,
-    defaultdict: _copy_defaultdict,
-    Counter: _copy_counter,
-    Overwrite: _copy_overwrite,
-    Remove: _copy_remove,
-    ReplaceAll: _copy_replace_all,
-}
+CONTAINERS: Final = dict[type, Callable[[Any], Any]](
+    {
+        list: _copy_list,
+        dict: copied_dict,
+        tuple: _copy_tuple,
+        set: set[Any].copy,
+        bytearray: bytearray.copy,
+        deque: _copy_deque,
+        OrderedDict: _copy_ordered,
+        defaultdict: _copy_defaultdict,
+        Counter: _copy_counter,
+        Overwrite: _copy_overwrite,
+        Remove: _copy_remove,
+        ReplaceAll: _copy_replace_all,
+    }
+)
 """How each built-in container, and each mark around a written value, is copied; by exact type, so that a subclass is a leaf."""
 
 
@@ -110,7 +112,7 @@ def copied(value: Any) -> Any:
     Raises:
         InvalidUpdateError: It contains itself, or is nested deeper than Python's stack allows.
     """
-    copy = CONTAINERS.get(type(value))
+    copy = CONTAINERS.get(type(value))  # pyright: ignore[reportUnknownArgumentType] - its type is what is asked for
     if copy is None:
         return value
     try:
@@ -125,7 +127,7 @@ def admitted(value: Any) -> Any:
     Raises:
         InvalidUpdateError: It is or holds a stream, future, coroutine or generator, or contains itself.
     """
-    kind = type(value)
+    kind = type(value)  # pyright: ignore[reportUnknownVariableType] - the type of Any is asked for
     if kind in ATOMS:
         return value
     try:
@@ -138,22 +140,26 @@ def admitted(value: Any) -> Any:
                 return value.copy()
             return {k: v if type(v) in ATOMS else admitted(v) for k, v in value.items()}
         if kind in CONTAINERS:
-            nested: Any
-            if kind in WRAPPERS:
-                nested = (WRAPPERS[kind](value),)
-            else:
-                nested = value.values() if isinstance(value, dict) else () if kind is bytearray else value
-            for v in nested:
-                admitted(v)
+            for nested in _inside(kind, value):  # pyright: ignore[reportUnknownArgumentType] - as above
+                admitted(nested)
             return CONTAINERS[kind](value)
     except RecursionError:
         raise _too_deep(value) from None
-    if is_stream(kind):
+    if is_stream(kind):  # pyright: ignore[reportUnknownArgumentType] - as above
         raise InvalidUpdateError(
             f"a {kind.__name__} can't be part of the state: it is used up by reading it and can't be stored. "
             "Consume it in the node (list(...), await) and return what it gave"
         )
     return value
+
+
+def _inside(kind: type, value: Any) -> Iterable[Any]:
+    """What a container or mark holds that isn't an atom by its kind; of a mapping, its values."""
+    if kind in WRAPPERS:
+        return (WRAPPERS[kind](value),)
+    if isinstance(value, dict):
+        return cast("dict[Any, Any]", value).values()
+    return () if kind is bytearray else value
 
 
 def is_stream(kind: type) -> bool:
@@ -183,7 +189,7 @@ def same(a: Any, b: Any) -> bool:
     """
     if a is b:
         return True
-    kind = type(a)
+    kind = type(a)  # pyright: ignore[reportUnknownVariableType] - the type of Any is asked for
     if kind is not type(b):
         return False
     if kind in ATOMS:

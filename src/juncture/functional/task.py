@@ -8,8 +8,8 @@ before in the same node, so calls may be reordered between runs.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, Generic, cast, overload
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Generic, Protocol, cast, overload
 
 from typing_extensions import ParamSpec
 
@@ -95,12 +95,23 @@ def _ignoring_input(function: Callable[[], Any], kind: int) -> Callable[[Any], A
     return lambda _: function()
 
 
+class Decorator(Protocol):
+    """What `task` gives when it is called with options: makes a function a task."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, ValueT]], /) -> TaskFunction[P, ValueT]: ...
+    @overload
+    def __call__(self, function: Callable[P, ValueT], /) -> TaskFunction[P, ValueT]: ...
+
+
 @overload
-def task(function: Callable[P, Any], /) -> TaskFunction[P, Any]: ...
+def task(function: Callable[P, Coroutine[Any, Any, ValueT]], /) -> TaskFunction[P, ValueT]: ...
+@overload
+def task(function: Callable[P, ValueT], /) -> TaskFunction[P, ValueT]: ...
 @overload
 def task(
     *, name: str | None = None, retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None
-) -> Callable[[Callable[P, Any]], TaskFunction[P, Any]]: ...
+) -> Decorator: ...
 def task(
     function: Callable[P, Any] | None = None,
     /,
@@ -119,5 +130,9 @@ def task(
         LangGraph 1.2.24 `task`, which knows calls by their order instead.
     """
     if function is None:
-        return lambda given: TaskFunction(given, name, retry_policy)
+
+        def decorate(given: Callable[P, Any]) -> TaskFunction[P, Any]:
+            return TaskFunction(given, name, retry_policy)
+
+        return decorate
     return TaskFunction(function, name, retry_policy)

@@ -161,7 +161,7 @@ class _Assembly:
         if validate is None:
             return None
 
-        def merged(old: Any, writes: Any, new: Any) -> Any:  # noqa: ARG001 - the contract has all three
+        def merged(old: Any, writes: Any, new: Any) -> Any:
             return validate(new)
 
         return merged
@@ -173,7 +173,7 @@ class _Assembly:
         channel = LastValue(Any) if strategy is None else channel_for(strategy, lenient=not self.graph.strict)
         if type(channel) is LastValue:
             last = Key("", LAST, channel)
-            return lambda name: last  # noqa: ARG005 - one key serves all: nothing of a last value depends on its name
+            return lambda name: last
         return lambda name: self._key(name, channel)
 
     # ---- projections
@@ -191,7 +191,7 @@ class _Assembly:
         everything = schema.kind == "open" or not set(self.fields) - set(names)
         if shared:
             if everything:
-                return dict.copy
+                return dict[str, Any].copy
             return lambda values: {name: values[name] for name in names if name in values}
         if everything:
             return copied_dict
@@ -243,7 +243,7 @@ class _Assembly:
                 update = candidate.updates_of(result, before if candidate is schema else None)
                 if update is not None:
                     return update
-            kind = type(result)
+            kind = type(result)  # pyright: ignore[reportUnknownVariableType] - the type of Any is asked for
             if kind in ATOMS or kind in CONTAINERS or isinstance(result, Mapping):
                 return None
             if kind not in others:

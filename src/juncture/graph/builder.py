@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Literal, cast, get_args, get_origin
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, cast, get_args, get_origin, overload
 
 from juncture.channels.base import Channel, Reducer
 from juncture.errors import GraphBuildError
@@ -17,7 +18,9 @@ from juncture.graph.schema import Schema, read_schema, refuse_managed
 from juncture.types import END, START, Command, ContextT, InputT, OutputT, RetryPolicy, StateT
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
+
+    from typing_extensions import Unpack
 
     from juncture.graph.compiled import CompiledGraph
     from juncture.savers.base import Saver
@@ -61,6 +64,16 @@ class JoinSpec:
     policy: Literal["all", "arrived"] = "all"
 
 
+class Options(TypedDict, total=False):
+    """What `StateGraph` takes besides its schemas; described there."""
+
+    key_strategies: Mapping[str, Reducer | Channel] | None
+    default_strategy: Reducer | Channel | None
+    strict: bool
+    validate: bool
+    isolation: Isolation
+
+
 class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
     """A graph of nodes over one typed state, to be compiled.
 
@@ -81,13 +94,43 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         GraphBuildError: A schema can't be used.
     """
 
+    @overload
+    def __init__(
+        self: StateGraph[dict[str, Any], None, dict[str, Any], dict[str, Any]],
+        state_schema: None = None,
+        context_schema: None = None,
+        *,
+        input_schema: None = None,
+        output_schema: None = None,
+        **options: Unpack[Options],
+    ) -> None: ...
+    @overload
     def __init__(
         self,
-        state_schema: type[StateT] | Any = None,
+        state_schema: type[StateT],
         context_schema: type[ContextT] | None = None,
         *,
-        input_schema: type[InputT] | Any = None,
-        output_schema: type[OutputT] | Any = None,
+        input_schema: type[InputT] | None = None,
+        output_schema: type[OutputT] | None = None,
+        **options: Unpack[Options],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: StateGraph[Any, Any, Any, Any],
+        state_schema: Any = None,
+        context_schema: Any = None,
+        *,
+        input_schema: Any = None,
+        output_schema: Any = None,
+        **options: Unpack[Options],
+    ) -> None: ...
+    def __init__(
+        self,
+        state_schema: Any = None,
+        context_schema: type[ContextT] | None = None,
+        *,
+        input_schema: Any = None,
+        output_schema: Any = None,
         key_strategies: Mapping[str, Reducer | Channel] | None = None,
         default_strategy: Reducer | Channel | None = None,
         strict: bool = True,
@@ -129,7 +172,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
 
     # ---- nodes
 
-    def add_node(  # noqa: PLR0913 - mirrors LangGraph
+    def add_node(
         self,
         node: str | Any,
         action: Any = None,
@@ -234,7 +277,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             raise GraphBuildError(f"Node names must be unique in a sequence, got {names}")
         for name, action in pairs:
             self.add_node(name, action)
-        for first, second in zip(names, names[1:], strict=False):
+        for first, second in pairwise(names):
             self.add_edge(first, second)
         return self
 

@@ -77,7 +77,7 @@ def shaper(shape: Shape) -> Callable[[Part], Any]:
 class Call:
     """One call. Making it checks everything that the caller gave."""
 
-    def __init__(  # noqa: PLR0913 - what the public methods take
+    def __init__(  # noqa: PLR0917 - what the public methods take
         self,
         graph: CompiledGraph[Any, Any, Any, Any],
         given: Any,

@@ -6,9 +6,9 @@ consumer; everything before and after the driving is shared (`calls`).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import aclosing, closing
-from typing import TYPE_CHECKING, Any, Generic, Literal, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
 from juncture.drivers.loops import Loops
 from juncture.engine.tables import Tables
@@ -18,12 +18,10 @@ from juncture.graph.calls import Call, Shape, shaper
 from juncture.graph.validate import validate
 from juncture.persistence.codec import Codec
 from juncture.persistence.registry import DEFAULT, Registry
-from juncture.types import Command, ContextT, InputT, OutputT, StateT, StreamMode
+from juncture.types import Command, ContextT, InputT, OutputT, RunResult, StateT, StreamMode
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
+    from typing import Self
 
     from juncture.graph.builder import StateGraph
     from juncture.graph.schema import Schema
@@ -83,7 +81,46 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
 
     # ---- running
 
-    def invoke(  # noqa: PLR0913 - mirrors LangGraph
+    @overload
+    def invoke(
+        self,
+        input: InputT | Command[Any] | Mapping[str, Any] | None,
+        config: Mapping[str, Any] | None = None,
+        *,
+        context: ContextT | Mapping[str, Any] | None = None,
+        thread_id: str | None = None,
+        output_keys: str,
+        interrupt_before: Names | None = None,
+        interrupt_after: Names | None = None,
+        stream_mode: None = None,
+    ) -> Any: ...
+    @overload
+    def invoke(
+        self,
+        input: InputT | Command[Any] | Mapping[str, Any] | None,
+        config: Mapping[str, Any] | None = None,
+        *,
+        context: ContextT | Mapping[str, Any] | None = None,
+        thread_id: str | None = None,
+        output_keys: Sequence[str] | None = None,
+        interrupt_before: Names | None = None,
+        interrupt_after: Names | None = None,
+        stream_mode: None = None,
+    ) -> RunResult: ...
+    @overload
+    def invoke(
+        self,
+        input: InputT | Command[Any] | Mapping[str, Any] | None,
+        config: Mapping[str, Any] | None = None,
+        *,
+        context: ContextT | Mapping[str, Any] | None = None,
+        thread_id: str | None = None,
+        output_keys: str | Sequence[str] | None = None,
+        interrupt_before: Names | None = None,
+        interrupt_after: Names | None = None,
+        stream_mode: StreamMode | Sequence[StreamMode],
+    ) -> list[Any]: ...
+    def invoke(
         self,
         input: InputT | Command[Any] | Mapping[str, Any] | None,
         config: Mapping[str, Any] | None = None,
@@ -133,7 +170,46 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
             raise
         return call.result(driver)
 
-    async def ainvoke(  # noqa: PLR0913 - mirrors LangGraph
+    @overload
+    async def ainvoke(
+        self,
+        input: InputT | Command[Any] | Mapping[str, Any] | None,
+        config: Mapping[str, Any] | None = None,
+        *,
+        context: ContextT | Mapping[str, Any] | None = None,
+        thread_id: str | None = None,
+        output_keys: str,
+        interrupt_before: Names | None = None,
+        interrupt_after: Names | None = None,
+        stream_mode: None = None,
+    ) -> Any: ...
+    @overload
+    async def ainvoke(
+        self,
+        input: InputT | Command[Any] | Mapping[str, Any] | None,
+        config: Mapping[str, Any] | None = None,
+        *,
+        context: ContextT | Mapping[str, Any] | None = None,
+        thread_id: str | None = None,
+        output_keys: Sequence[str] | None = None,
+        interrupt_before: Names | None = None,
+        interrupt_after: Names | None = None,
+        stream_mode: None = None,
+    ) -> RunResult: ...
+    @overload
+    async def ainvoke(
+        self,
+        input: InputT | Command[Any] | Mapping[str, Any] | None,
+        config: Mapping[str, Any] | None = None,
+        *,
+        context: ContextT | Mapping[str, Any] | None = None,
+        thread_id: str | None = None,
+        output_keys: str | Sequence[str] | None = None,
+        interrupt_before: Names | None = None,
+        interrupt_after: Names | None = None,
+        stream_mode: StreamMode | Sequence[StreamMode],
+    ) -> list[Any]: ...
+    async def ainvoke(
         self,
         input: InputT | Command[Any] | Mapping[str, Any] | None,
         config: Mapping[str, Any] | None = None,
@@ -167,7 +243,7 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
             raise
         return call.result(driver)
 
-    def stream(  # noqa: PLR0913 - mirrors LangGraph
+    def stream(
         self,
         input: InputT | Command[Any] | Mapping[str, Any] | None,
         config: Mapping[str, Any] | None = None,
@@ -180,7 +256,7 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         output_keys: str | Sequence[str] | None = None,
         interrupt_before: Names | None = None,
         interrupt_after: Names | None = None,
-    ) -> Iterator[Any]:
+    ) -> Generator[Any, None, None]:
         """Runs the graph and gives what happens as it happens.
 
         Args:
@@ -198,7 +274,7 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         call = Call(self, input, config, context, thread_id, output_keys, interrupt_before, interrupt_after)
         return self._stream(call, Shape(stream_mode, subgraphs=subgraphs, version=version))
 
-    async def astream(  # noqa: PLR0913 - mirrors LangGraph
+    async def astream(
         self,
         input: InputT | Command[Any] | Mapping[str, Any] | None,
         config: Mapping[str, Any] | None = None,
@@ -211,7 +287,7 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         output_keys: str | Sequence[str] | None = None,
         interrupt_before: Names | None = None,
         interrupt_after: Names | None = None,
-    ) -> AsyncIterator[Any]:
+    ) -> AsyncGenerator[Any, None]:
         """Runs the graph and gives what happens as it happens, without blocking the event loop; as `stream`."""
         call = Call(self, input, config, context, thread_id, output_keys, interrupt_before, interrupt_after)
         async with aclosing(
@@ -220,7 +296,7 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
             async for item in items:
                 yield item
 
-    def _stream(self, call: Call, shape: Shape) -> Iterator[Any]:
+    def _stream(self, call: Call, shape: Shape) -> Generator[Any, None, None]:
         driver = call.sync_driver(shape.modes, subgraphs=shape.subgraphs)
         shaped = shaper(shape)
         try:
@@ -232,7 +308,7 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
             raise
         call.ended(driver)
 
-    async def _astream(self, call: Call, shape: Shape) -> Any:
+    async def _astream(self, call: Call, shape: Shape) -> AsyncGenerator[Any, None]:
         driver = call.async_driver(shape.modes, subgraphs=shape.subgraphs)
         shaped = shaper(shape)
         try:
@@ -317,9 +393,7 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -355,7 +429,7 @@ def _configs(
     config: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None, count: int
 ) -> list[Mapping[str, Any] | None]:
     if config is None or isinstance(config, Mapping):
-        return [cast("Mapping[str, Any] | None", config)] * count
+        return [config] * count
     if len(config) != count:
         raise ConfigError(
             f"{count} inputs and {len(config)} configs: give one config for all, or one for each"

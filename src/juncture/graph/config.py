@@ -96,7 +96,9 @@ def read_config(
 def _thread(thread_id: Any) -> str:
     text = str(thread_id)
     if isinstance(thread_id, (bool, Mapping, Sequence)) and not isinstance(thread_id, str):
-        raise ConfigError(f"thread_id is a string (or a number, or a UUID), got {type(thread_id).__name__}")
+        raise ConfigError(
+            f"thread_id is a string (or a number, or a UUID), got {type(cast('Any', thread_id)).__name__}"
+        )
     if not text:
         raise ConfigError("thread_id is empty; name the conversation that the run belongs to")
     return text

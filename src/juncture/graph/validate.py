@@ -35,15 +35,7 @@ def validate(
             "Graph must have an entrypoint: add at least one edge from START to another node, "
             'for example add_edge(START, "first")'
         )
-    for source, branches in graph.branches.items():
-        for branch in branches.values():
-            targets = list((branch.targets or {}).values())
-            for target in [*targets, *([branch.default] if branch.default is not None else [])]:
-                if target != END and target not in nodes:
-                    raise GraphBuildError(
-                        f"At '{source}' node, '{branch.name}' branch found unknown target '{target}'.{_near(target, nodes)}",
-                        node=source,
-                    )
+    _check_branches(graph)
     for start, end in sorted(graph.edges):
         if end != END and end not in nodes:
             raise GraphBuildError(
@@ -67,6 +59,19 @@ def check_interrupts(names: Sequence[str] | str | None, nodes: Iterable[str]) ->
     for name in names:
         if name not in nodes and name != "*":
             raise GraphBuildError(f"Interrupt node `{name}` not found.{_near(name, nodes)}", node=name)
+
+
+def _check_branches(graph: StateGraph[Any, Any, Any, Any]) -> None:
+    nodes = graph.nodes
+    for source, branches in graph.branches.items():
+        for branch in branches.values():
+            targets = list((branch.targets or {}).values())
+            for target in [*targets, *([branch.default] if branch.default is not None else [])]:
+                if target != END and target not in nodes:
+                    raise GraphBuildError(
+                        f"At '{source}' node, '{branch.name}' branch found unknown target '{target}'.{_near(target, nodes)}",
+                        node=source,
+                    )
 
 
 def _check_destinations(graph: StateGraph[Any, Any, Any, Any]) -> None:
