@@ -236,6 +236,8 @@ ALLOWED = {
     "error_handler": "LangGraph's parameter of add_node and set_node_defaults",
     "execution_info": "LangGraph's attribute of Runtime",
     "ExecutionInfo": "LangGraph's class behind Runtime.execution_info",
+    "IsLastStepManager": "LangGraph's class behind IsLastStep",
+    "RemainingStepsManager": "LangGraph's class behind RemainingSteps",
     "server_info": "LangGraph's attribute of Runtime",
     "ServerInfo": "LangGraph's class behind Runtime.server_info",
 }

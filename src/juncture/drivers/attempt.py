@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Generator, Iterator, Mapping
 from contextlib import aclosing
 from contextvars import Context
 from dataclasses import replace
@@ -164,8 +164,8 @@ async def body_async(program: Program, task: Task) -> Outcome:
             result = await (call(this.given, **this.kwargs) if this.kwargs else call(this.given))
             return this.done(result)
         pieces = _Pieces(this)
-        source = cast("AsyncIterator[Any]", call(this.given, **this.kwargs))
-        async with aclosing(cast("AsyncGenerator[Any, None]", source)):
+        source = cast("AsyncGenerator[Any, None]", call(this.given, **this.kwargs))
+        async with aclosing(source):
             async for piece in source:
                 program.send_part(pieces.add(piece))
                 await program.wait_for_room()
