@@ -158,6 +158,20 @@ def test_a_join_into_the_end_does_nothing(engine):
     assert engine.invoke(graph.compile(), {}) == {"log": ["a"]}
 
 
+def test_joins_with_odd_names_keep_apart(engine):
+    """Rule 12: names may hold any character but the reserved ones; two joins are never taken for one."""
+    graph = builder(Log, named("a", "b+c", "a+b", "c", "j"), *start("a", "a+b", "c"), ("a", "b+c"))
+    graph.add_edge(["a+b", "c"], "j").add_edge(["a", "b+c"], "j")
+    assert engine.invoke(graph.compile(), {})["log"] == ["a", "a+b", "c", "b+c", "j", "j"]
+
+
+def test_one_join_with_two_policies_is_refused():
+    """Promise 1: which one is meant can't be told, so it isn't chosen in silence."""
+    graph = builder(Log, named("a", "b", "j"), (START, "a")).add_edge(["a", "b"], "j")
+    with pytest.raises(GraphBuildError, match="'j'"):
+        graph.add_edge(["b", "a"], "j", join="arrived").compile()
+
+
 def test_joins_of_nodes_that_dont_exist_are_refused():
     """graph-api 3: names exist already; START and END are no sources; each message says what to do."""
     graph = builder(Log, named("a", "j"), (START, "a"))

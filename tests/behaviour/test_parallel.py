@@ -622,6 +622,39 @@ def test_saved_routes_are_kept_too(engine, saver):
     assert routed == [1]
 
 
+@pytest.mark.parametrize("culprit", ["a", "b"])
+@pytest.mark.parametrize("fault", ["reducer", "conflict"])
+def test_a_write_that_was_refused_isnt_kept(engine, saver, culprit, fault):
+    """Rule 2: the step was unapplied, so the thread can go on once the node is mended, whichever task ended first."""
+    ran = []
+    mended = []
+
+    def positive(old, new):
+        if new < 0:
+            raise ValueError(f"{new} is negative")
+        return old + new
+
+    class Account(TypedDict, total=False):
+        balance: Annotated[int, positive]
+        owner: str
+
+    def node(name):
+        def run(state):
+            ran.append(name)
+            if name == culprit and not mended:
+                return {"balance": -1} if fault == "reducer" else {"owner": "wrong"}
+            return {"balance": 1} if name == culprit else {"owner": "right"}
+
+        return run
+
+    graph = fan(Account, a=node("a"), b=node("b"), saver=saver)
+    with pytest.raises((ValueError, InvalidUpdateError)):
+        engine.invoke(graph, {"balance": 10}, {"max_concurrency": 1}, thread_id="t")
+    mended.append(True)
+    result = engine.invoke(graph, None, {"max_concurrency": 1}, thread_id="t")
+    assert result == {"balance": 11, "owner": "right"}
+
+
 def test_without_a_saver_a_branch_fails_alike(engine):
     """Case C57 without a thread: the exception, its place, and the state before the step."""
     graph, _, _ = failing_branches(None)

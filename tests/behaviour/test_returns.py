@@ -1,5 +1,6 @@
 """Each kind of value that a node returns is an update, or is refused by name (right-behaviour 7, graph-api 5 and 6)."""
 
+import dataclasses
 import operator
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -261,6 +262,20 @@ class TestObjects:
             engine.invoke(chain(schema, a=wrote("logs", 3)), {})
         assert place(caught.value) == ("a", "logs")
         assert "'log'" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "changed"),
+    [
+        (Model, lambda s, **fields: s.model_copy(update=fields)),
+        (Data, dataclasses.replace),
+        (Struct, msgspec.structs.replace),
+    ],
+)
+def test_a_changed_copy_of_the_state_writes_what_changed(engine, schema, changed):
+    """Rule 7: the other way to write it: the list in the copy is the one that was handed out."""
+    graph = fan(schema, a=lambda s: changed(s, x="a"), b=lambda s: changed(s, log=["b"]))
+    assert engine.invoke(graph, {"log": ["in"]}).value == schema(x="a", log=["in", "b"])
 
 
 def test_fields_set_tells_even_what_equals_the_default(engine):

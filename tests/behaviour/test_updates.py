@@ -652,6 +652,42 @@ def test_what_was_sent_can_be_appended(engine):
     assert engine.invoke(graph.compile(), {"log": ["l"]}) == {"log": ["l", "l", "m"]}
 
 
+def test_a_router_that_returns_what_it_was_handed_writes_nothing(engine):
+    """Rule 7: `Command(update={**state, …})` on an edge: the list isn't appended to itself."""
+    graph = builder(State, {"a": wrote("log", ["a"]), "b": nothing}, (START, "a"))
+    graph.add_conditional_edges("a", lambda s: Command(update={**s, "x": 1}, goto="b"))
+    assert engine.invoke(graph.compile(), {"log": ["in"]}) == {"log": ["in", "a"], "x": 1}
+    start = builder(State, {"b": nothing})
+    start.add_conditional_edges(START, lambda s: Command(update={**s, "x": 1}, goto="b"))
+    assert engine.invoke(start.compile(), {"log": ["in"]}) == {"log": ["in"], "x": 1}
+
+
+def test_a_generator_that_yields_its_state_writes_what_changed(engine):
+    """Rule 7: each piece is looked at like a return."""
+
+    def node(state):
+        state["x"] = 1
+        yield state
+        state["x"] = 2
+        yield state
+
+    assert engine.invoke(chain(State, node=node), {"log": ["in"], "y": [1]}) == {
+        "log": ["in"],
+        "x": 2,
+        "y": [1],
+    }
+
+
+def test_overwriting_with_what_was_changed_in_place(engine):
+    """Rule 7: the other remedy: an overwrite says that the whole is meant."""
+
+    def node(state):
+        state["log"].append("new")
+        return {"log": Overwrite(state["log"])}
+
+    assert engine.invoke(chain(State, node=node), {"log": ["old"]}) == {"log": ["old", "new"]}
+
+
 def test_lenient_graphs_write_what_was_handed_out(engine):
     """Rule 7, L: LangGraph merges the list with itself, and finds the branches in conflict."""
     graph = chain(State, a=lambda s: {"log": s["log"]}, options={"strict": False})
