@@ -304,8 +304,9 @@ class FailingSaver(InMemorySaver):
         super().put_records(*args, **kwargs)
 
 
+@pytest.mark.timeout(5)
 @pytest.mark.parametrize("swallows", [False, True])
-@pytest.mark.parametrize("nth", [1, 2, 3])
+@pytest.mark.parametrize("nth", [1, 3])
 @pytest.mark.parametrize("where", ["alone", "beside another", "nested"])
 def test_a_saver_that_fails_at_a_call_ends_the_run(engine, make_task, node_of, ran, where, nth, swallows):
     """Whatever the node makes of it."""
