@@ -559,6 +559,51 @@ def test_questions_in_parallel_children(engine, saver):
     assert result["messages"] == ["in", "a1", "A", "a2", "b1", "B", "b2"]
 
 
+def test_a_child_that_asks_in_every_round(engine, saver):
+    """Rule 15 and case C75: each round is a run of its own: its question, its writes, once."""
+    child = chain(Log, before=n("before"), ask=lambda s: {"messages": [interrupt("again?")]})
+    graph = builder(Log, {"child": child}, (START, "child"))
+    graph.add_conditional_edges("child", lambda s: "child" if s["messages"][-1] == "yes" else END)
+    graph = graph.compile(saver)
+    first = engine.invoke(graph, {}, thread_id="t")
+    second = engine.resume(graph, "yes", thread_id="t")
+    third = engine.resume(graph, "yes", thread_id="t")
+    result = engine.resume(graph, "no", thread_id="t")
+    assert result["messages"] == ["before", "yes", "before", "yes", "before", "no"]
+    assert len({paused.interrupts[0].id for paused in (first, second, third)}) == 3
+
+
+def test_a_child_that_is_sent_to_and_asks(engine, saver):
+    """Rules 15 and 20: one question for each send; answered in any order, the writes are in the order sent."""
+    child = chain(
+        Log,
+        ask=lambda s: {"messages": [f"{s['x']}={interrupt(s['x'])}"]},
+        after=lambda s: {"messages": ["after"]},
+    )
+    graph = StateGraph(Log).add_node("child", child)
+    graph.add_conditional_edges(START, lambda s: [Send("child", {"x": f"q{i}"}) for i in range(3)])
+    graph = graph.compile(saver)
+    paused = engine.invoke(graph, {}, thread_id="t")
+    ids = {question.value: question.id for question in paused.interrupts}
+    assert list(ids) == ["q0", "q1", "q2"]
+    for name in ("q2", "q0"):
+        paused = engine.resume(graph, {ids[name]: name.upper()}, thread_id="t")
+        assert paused.status == "interrupted"
+    result = engine.resume(graph, {ids["q1"]: "Q1"}, thread_id="t")
+    assert result["messages"] == ["q0=Q0", "after", "q1=Q1", "after", "q2=Q2", "after"]
+
+
+def test_a_graph_alone_and_as_a_child(engine, saver):
+    """Defect 69: the same compiled graph on threads of its own and inside another: their histories keep apart."""
+    alone = chain(Log, a=n("a"), b=n("b"))
+    kept = alone.builder.compile(saver)
+    outer = chain(Log, before=n("before"), child=alone, saver=saver)
+    assert engine.invoke(kept, {}, thread_id="t")["messages"] == ["a", "b"]
+    assert engine.invoke(outer, {}, thread_id="u")["messages"] == ["before", "a", "b"]
+    assert engine.invoke(kept, {}, thread_id="t")["messages"] == ["a", "b"] * 2
+    assert engine.invoke(outer, {}, thread_id="u")["messages"] == ["before", "a", "b"] * 2
+
+
 def test_the_second_child_starts_fresh(engine, saver):
     """Case C75: two children, a pause in the first: after the resume the second knows nothing of it."""
     first = chain(Log, ask=lambda s: {"messages": [interrupt("?")]})
