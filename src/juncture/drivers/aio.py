@@ -45,7 +45,7 @@ from juncture.engine.effects import (
     Wait,
 )
 from juncture.engine.state import Saved
-from juncture.engine.tables import ASYNC, ASYNC_GENERATOR, ENTRY, GENERATOR, GRAPH, SYNC, Tables
+from juncture.engine.tables import ASYNC, ASYNC_GENERATOR, ENTRY, FACTORY, GENERATOR, GRAPH, SYNC, Tables
 from juncture.engine.task import Task
 from juncture.errors import Cancelled, ConfigError
 from juncture.persistence.threads import ThreadLog
@@ -77,7 +77,6 @@ class AsyncDriver(Driver):
         self._ticket = count()
         self._tasks: set[asyncio.Task[None]] = set()
         self._pumping: asyncio.Task[None] | None = None
-        self._calls: set[CallFuture[Any]] = set()
         self._room = asyncio.Event()
         self._room.set()
         self._worker_room = Flag()
@@ -220,6 +219,8 @@ class AsyncDriver(Driver):
             kind = type(effect)  # pyright: ignore[reportUnknownVariableType] - a program is a generator of Any
             if kind is Run:
                 task = effect.task
+                if task.node.kind == FACTORY and (reply := self.prepare(program, task)) is not None:
+                    continue
                 if self._runs_here(program, task) and self.alone and self.has_slot(program, task):
                     try:
                         reply = await self._attempt_here(program, task)
@@ -323,6 +324,8 @@ class AsyncDriver(Driver):
             self.inside -= 1
         if self._pumping is not None:
             await self._end_pump()
+        if self.fatal is not None:
+            raise self.fatal
         if self._own is not None and self._own.cancelling() > self._cancelled_before:
             raise asyncio.CancelledError  # the node ended in its own way; the run is cancelled all the same
         return outcome
@@ -487,15 +490,14 @@ class AsyncDriver(Driver):
     def call(self, context: TaskContext, task: Task) -> CallFuture[Any]:
         """Begins a call. A body awaited in the run's own task has the pump take it to the engine."""
         program = context.program
-        future: CallFuture[Any] = CallFuture(self._wait_for_call, context.lending)
-        self._calls.add(future)
-        future.on_settled(lambda: self._calls.discard(future))
+        pumps = self.inside and self._pumping is None
+        if pumps and get_ident() != self._thread:
+            raise ConfigError(
+                "a call from a thread that the node started itself; make it from the node's own code"
+            )
+        future = self.new_call(context, self._wait_for_call)
         self.post((program, Called(task, future)))
-        if self.inside and self._pumping is None:
-            if get_ident() != self._thread:
-                raise ConfigError(
-                    "a call from a thread that the node started itself; make it from the node's own code"
-                )
+        if pumps:
             self._pumping = self._loop.create_task(self._pump())
         return future
 
@@ -520,10 +522,8 @@ class AsyncDriver(Driver):
                         await self._advance(*self.ready.popleft())
                     else:
                         self.begin_due()
-        except Exception as error:
-            for future in list(self._calls):
-                future.settle(Failed(self.root.loop.tasks[0], error))
-            raise
+        except Exception as error:  # noqa: BLE001 - raised once the body has ended
+            self.give_up(error)
 
     async def _end_pump(self) -> None:
         """Takes the turn back from the pump once the body has ended."""
@@ -553,6 +553,7 @@ class AsyncDriver(Driver):
             root.gen.close()
             self.ready.clear()
             self.cancel(root)
+            self.end_calls()
             if self._abandons:
                 self._abandon(root)
             while self.active or root.active:

@@ -23,9 +23,9 @@ from juncture.drivers.mutation import check_unchanged, described
 from juncture.engine import streaming
 from juncture.engine.commit import view
 from juncture.engine.effects import Done, Emit, Escaped, Failed, Outcome, Paused, Stopped
-from juncture.engine.returns import Reader, Returned, quick
+from juncture.engine.returns import Reader, Returned, followed_by, is_last, quick
 from juncture.engine.routing import Routes, resolve
-from juncture.engine.tables import ASYNC, ENTRY, LAST, Key, Router
+from juncture.engine.tables import ASYNC, ENTRY, Router
 from juncture.engine.task import Task, input_of
 from juncture.engine.values import admitted
 from juncture.errors import Cancelled, InvalidUpdateError, NodeCancelledError, ParentCommand, Pause
@@ -109,12 +109,17 @@ class Try(TaskContext):
             raise error
         return Failed(self.task, error)
 
+    def _exempt_reader(self) -> Reader:
+        reader = self.new_reader()
+        reader.node = replace(self.task.node, routes=False)  # a command for the parent may stand beside edges
+        return reader
+
     def _parent_command(self, command: Command[Any]) -> Outcome:
         """A graph that the body called left for the enclosing one, which is this: as if the node had returned it."""
         if command.graph not in (Command.PARENT, self.task.node.name):
             return Escaped(self.task, command)
         try:
-            return self.outcome(self.new_reader().read(replace(command, graph=None)))
+            return self.outcome(self._exempt_reader().read(replace(command, graph=None)))
         except Exception as error:  # noqa: BLE001 - an outcome from here on
             return Failed(self.task, error)
 
@@ -194,10 +199,6 @@ def _own_cancellation(task: Task, error: BaseException) -> NodeCancelledError:
     return failure
 
 
-def _is_last(key: Key | None) -> bool:
-    return key is None or key.merge == LAST
-
-
 class _Pieces:
     """The pieces of an update that a generator node yields."""
 
@@ -230,11 +231,9 @@ class _Pieces:
         if result is not None:
             self._reader.add(result, got)
         self._reader.check_routes(got)
-        keys = this.program.tables.keys
         last: dict[str, int] = {}
         for index, (name, _) in enumerate(got.writes):
-            key = keys.get(name)
-            if _is_last(key):
+            if is_last(this.program.tables, name):
                 last[name] = index
         got.writes = [write for index, write in enumerate(got.writes) if last.get(write[0], index) == index]
         outcome = this.outcome(got)
@@ -281,13 +280,14 @@ def generate(
 class _Routing:
     """Applies what the routers of a node return to its outcome."""
 
-    __slots__ = ("done", "program", "reader", "routes")
+    __slots__ = ("done", "escape", "program", "reader", "routes")
 
     def __init__(self, program: Program, done: Done) -> None:
         self.program = program
         self.done = done
         node = done.task.node
         self.reader = Reader(program.tables, node, None, {}, None, f"{place_of(program, done.task)}\x1froute")
+        self.escape: Command[Any] | None = None
         self.routes = Routes(list(done.targets), list(done.sends), list(done.ignored))
         done.targets, done.sends, done.ignored = self.routes.targets, self.routes.sends, self.routes.ignored
 
@@ -312,13 +312,14 @@ class _Routing:
         done, name = self.done, self.done.task.node.name
         if isinstance(chosen, Command):
             command = cast("Command[Any]", chosen)
+            if command.graph is not None:
+                self.escape = self.escape or command
+                return
             got = Returned()
             if command.update is not None:
                 self.reader.add_update(command.update, got)
-                # It comes after what the node wrote: a key without a reducer takes the later value.
-                keys, again = self.program.tables.keys, {written for written, _ in got.writes}
-                kept = [w for w in done.writes if w[0] not in again or not _is_last(keys.get(w[0]))]
-                done.writes = kept + got.writes
+                # It comes after what the node wrote.
+                done.writes = followed_by(self.program.tables, done.writes, got.writes)
                 done.changes = None
             chosen = command.goto
         resolve(self.program.tables, name, chosen, router, self.routes)
@@ -326,7 +327,11 @@ class _Routing:
     def ended(self) -> Outcome:
         """The outcome with its routes; a router may have asked a question."""
         questions = self.over()
-        return Paused(self.done.task, questions) if questions else self.done
+        if questions:
+            return Paused(self.done.task, questions)
+        if self.escape is not None:
+            return Escaped(self.done.task, self.escape, self.done.writes)
+        return self.done
 
     def over(self) -> list[Interrupt]:
         """Ends what routers may ask of the run; what they asked."""

@@ -29,7 +29,7 @@ from juncture.engine.effects import Called, Cancel, Emit, Event, Failed, Outcome
 from juncture.engine.nested import nested_program
 from juncture.engine.returns import Reader, Returned
 from juncture.engine.run import Ending, Loop
-from juncture.engine.tables import GRAPH, Tables
+from juncture.engine.tables import FACTORY, GRAPH, Node, Tables
 from juncture.engine.task import Task, input_of
 from juncture.errors import Cancelled
 from juncture.persistence.threads import ThreadLog
@@ -69,10 +69,15 @@ class Driver(ABC):
         """How many tasks without a program of their own were begun and not heard of."""
         self.inside = 0
         """How many bodies are on the driver's own stack."""
-        self.made: dict[tuple[int, str], Any] = {}
+        self.made: dict[tuple[int, str], Node] = {}
+        """What factories made in this run."""
         self.making = Lock()
         self.abandoned: set[Task] = set()
         """Sync tasks that still run though nobody waits for them."""
+        self.calls: set[CallFuture[Any]] = set()
+        """The calls whose outcome isn't known."""
+        self.fatal: BaseException | None = None
+        """What ends the run once the body on the driver's stack has ended: programs can't be stepped any more."""
         self.stopping = False
         """The run ends early: nothing new begins, and whoever sends is told."""
         self.ending: Ending | None = None
@@ -135,7 +140,25 @@ class Driver(ABC):
         """Begins what is due."""
         while self.due:
             program, task = self.due.popleft()
-            self.begin(program, task)
+            if task.node.kind == FACTORY and (failed := self.prepare(program, task)) is not None:
+                self.active += 1
+                self.post((program, failed))
+            else:
+                self.begin(program, task)
+
+    def prepare(self, program: Program, task: Task) -> Failed | None:
+        """Gives a task the node that its factory makes, once a run; what the factory raised is the task's failure."""
+        node = task.node
+        key = (id(program.tables), node.name)
+        try:
+            if key not in self.made:
+                assert node.factory is not None
+                assert node.prepare is not None
+                self.made[key] = node.prepare(node.factory())
+        except Exception as error:  # noqa: BLE001 - an outcome from here on
+            return Failed(task, error)
+        task.node = self.made[key]
+        return None
 
     def begin_graph(self, program: Program, task: Task) -> None:
         """Begins a task that is a nested graph; if its input can't be made, the task has failed."""
@@ -195,15 +218,7 @@ class Driver(ABC):
 
     def cancel(self, program: Program) -> None:
         """Stops what runs under a program. Each of its tasks is still heard of."""
-        for line in (self.due, self.held):
-            mine = [(owner, task) for owner, task in line if self._is_under(owner, program)]
-            for owner, task in mine:
-                line.remove((owner, task))
-                self.arrived(owner, Stopped(task))
-        for entry in [entry for entry in self.timers if self._is_under(entry[2], program)]:
-            self.timers.remove(entry)
-            self.arrived(entry[2], Stopped(entry[3]))
-        heapify(self.timers)
+        self._drop_due(lambda owner, _: self._is_under(owner, program))
         for child, reply in list(self.ready):
             if child is not program and self._is_under(child, program):
                 self.ready.remove((child, reply))
@@ -211,6 +226,24 @@ class Driver(ABC):
             self.close_program(child)
         for task in list(program.live or ()):
             self.stop_task(program, task)
+
+    def cancel_calls(self, program: Program, of: Task) -> None:
+        """Stops the calls of one task. Each is still heard of."""
+        self._drop_due(lambda _, task: task.parent is of)
+        for task in list(program.live or ()):
+            if task.parent is of:
+                self.stop_task(program, task)
+
+    def _drop_due(self, matches: Callable[[Program, Task], bool]) -> None:
+        """Lets tasks that haven't begun end as stopped."""
+        for line in (self.due, self.held):
+            for owner, task in [entry for entry in line if matches(*entry)]:
+                line.remove((owner, task))
+                self.arrived(owner, Stopped(task))
+        for entry in [entry for entry in self.timers if matches(entry[2], entry[3])]:
+            self.timers.remove(entry)
+            self.arrived(entry[2], Stopped(entry[3]))
+        heapify(self.timers)
 
     def close_program(self, child: Program) -> None:
         """Ends a nested program whose outcome nobody wants any more."""
@@ -317,7 +350,10 @@ class Driver(ABC):
     def attend(self, program: Program, effect: Cancel | Reply | Warn) -> None:
         """Does what a program asks for that needs no answer."""
         if isinstance(effect, Cancel):
-            self.cancel(program)
+            if effect.calls_of is None:
+                self.cancel(program)
+            else:
+                self.cancel_calls(program, effect.calls_of)
         elif isinstance(effect, Reply):
             self.reply(effect)
         else:
@@ -330,6 +366,26 @@ class Driver(ABC):
         logging.getLogger("juncture").warning(
             "%s (run %s, thread %r)", text, self.shared.run_id, self.shared.thread_id
         )
+
+    def new_call(self, context: TaskContext, wait: Callable[[CallFuture[Any]], None]) -> CallFuture[Any]:
+        """The future of a call that a task makes."""
+        from juncture.drivers.calls import CallFuture
+
+        future: CallFuture[Any] = CallFuture(wait, context.lending, context.task)
+        self.calls.add(future)
+        future.on_settled(lambda: self.calls.discard(future))
+        return future
+
+    def give_up(self, error: BaseException) -> None:
+        """While a body waits for its calls, something went wrong that ends the run: its calls end with it."""
+        self.fatal = error
+        for future in list(self.calls):
+            future.settle(Failed(future.task, error))
+
+    def end_calls(self) -> None:
+        """Wakes whoever waits for a call of a run that is being stopped."""
+        for future in list(self.calls):
+            future.settle(Stopped(future.task))
 
     def reply(self, effect: Reply) -> None:
         """Gives a call's outcome to whoever waits for it."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from juncture.engine.interrupts import question_id
 from juncture.engine.task import Task
-from juncture.engine.values import copied
+from juncture.engine.values import admitted, copied
 from juncture.errors import Cancelled, ConfigError, InterruptError, Pause, ResumeMismatchError
 from juncture.types import ExecutionInfo, Interrupt, Runtime, StreamWriter
 
@@ -143,7 +143,7 @@ class TaskContext:
                     "interrupt(value, key=…)",
                     node=self.task.node.name,
                 )
-            question = Interrupt(value, asked, owner.node.name, self.program.namespace, key)
+            question = Interrupt(admitted(value), asked, owner.node.name, self.program.namespace, key)
             self.questions = [*self.questions, question]
         raise Pause(question)
 
@@ -207,12 +207,12 @@ class TaskContext:
     # ----
 
     def _refuse_if_ended(self, what: str) -> None:
-        if self.program.driver.stops(self.program, self.task):
-            raise Cancelled(f"{what} was used in node {self.task.node.name!r} after its run had been stopped")
         if self.ended:
             raise ConfigError(
                 f"{what} was used after node {self.task.node.name!r} had ended; use it inside the node"
             )
+        if self.program.driver.stops(self.program, self.task):
+            raise Cancelled(f"{what} was used in node {self.task.node.name!r} after its run had been stopped")
 
     def _locked(self) -> Lock:
         with self.program.driver.making:

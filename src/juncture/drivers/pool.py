@@ -50,8 +50,8 @@ class Pool:
             count = min(count, self._limit - len(self._threads))
             for _ in range(count):
                 thread = Thread(target=self._serve, name="juncture-worker", daemon=True)
-                self._threads.append(thread)
                 thread.start()
+                self._threads.append(thread)  # not before: an interrupted start leaves nothing to be joined
 
     def _serve(self) -> None:
         while (work := self._queue.get()) is not None:

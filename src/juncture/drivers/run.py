@@ -107,15 +107,9 @@ class Program:
         return self.log is not None
 
     def code(self, node: Node) -> Callable[..., Any]:
-        """The function to call for a node; a factory is called once a run."""
-        if node.call is not None:
-            return node.call
-        made = self.driver.made
-        key = (id(self.tables), node.name)
-        with self.driver.making:
-            if key not in made:
-                made[key] = node.factory() if node.factory is not None else None
-            return made[key]
+        """The function to call for a node."""
+        assert node.call is not None
+        return node.call
 
     def consumes(self, mode: str) -> bool:
         """Whether somebody consumes this mode's parts from this graph."""

@@ -40,7 +40,7 @@ from juncture.engine.effects import (
     Wait,
 )
 from juncture.engine.state import Saved
-from juncture.engine.tables import ASYNC, ASYNC_GENERATOR, ENTRY, GENERATOR, GRAPH, SYNC, Tables
+from juncture.engine.tables import ASYNC, ASYNC_GENERATOR, ENTRY, FACTORY, GENERATOR, GRAPH, SYNC, Tables
 from juncture.engine.task import Task
 from juncture.errors import Cancelled
 from juncture.persistence.threads import ThreadLog
@@ -193,6 +193,8 @@ class SyncDriver(Driver):
             kind = type(effect)  # pyright: ignore[reportUnknownVariableType] - a program is a generator of Any
             if kind is Run:
                 task = effect.task
+                if task.node.kind == FACTORY and (reply := self.prepare(program, task)) is not None:
+                    continue
                 here = task.node.kind in _BLOCKING and not program.hears
                 if here and self.alone and self.has_slot(program, task):
                     self.inside += 1
@@ -202,6 +204,8 @@ class SyncDriver(Driver):
                         self._leave_body()
                         if self.holding:
                             self.free_slot(task)
+                    if self.fatal is not None:
+                        raise self.fatal
                     continue
                 program.active += 1
                 if (program, task) not in self.held:
@@ -341,6 +345,8 @@ class SyncDriver(Driver):
             return
         finally:
             self._leave_body()
+        if self.fatal is not None:
+            raise self.fatal
         if emit is not None:
             self.show(program, emit)
 
@@ -398,6 +404,8 @@ class SyncDriver(Driver):
         A worker keeps the interpreter for milliseconds unless it waits, so it lets the consumer have the first part of
         a burst at once.
         """
+        if self._here is not None and self._here[1] is task:
+            return self.parts.append  # it runs in this very thread, between two parts
         put, size = self._inbox.put, self._inbox.qsize
         live: Mapping[Task, Any] = program.live if program.live is not None else {}
         handed = 0.0
@@ -466,7 +474,7 @@ class SyncDriver(Driver):
     def call(self, context: TaskContext, task: Task) -> CallFuture[Any]:
         """Begins a call; a body on the driver's own stack takes it to the engine itself."""
         program = context.program
-        future: CallFuture[Any] = CallFuture(self._wait_for_call, context.lending)
+        future = self.new_call(context, self._wait_for_call)
         called = Called(task, future)
         if not self._called:
             with self.making:
@@ -476,6 +484,8 @@ class SyncDriver(Driver):
         self._inbox.put((program, called))
         if self.inside:
             self._pump(self._inbox.empty)
+            if self.pool.backlog:
+                self.pool.grow()  # nobody listens while the body runs, so nobody else would let them begin
         return future
 
     def _wait_for_call(self, future: CallFuture[Any]) -> None:
@@ -487,7 +497,7 @@ class SyncDriver(Driver):
     def _pump(self, done: Callable[[], bool]) -> None:
         """Steps programs while a body on the driver's stack waits. One thread at a time; others wait for their turn."""
         turn = self._turn
-        while not done():
+        while not done() and self.fatal is None:
             with turn:
                 if not self.inside:
                     return
@@ -504,6 +514,10 @@ class SyncDriver(Driver):
                         self._advance(*self.ready.popleft())
                     else:
                         self.begin_due()
+            except BaseException as error:
+                self.give_up(error)
+                if not isinstance(error, Exception):
+                    raise
             finally:
                 with turn:
                     self._pumping = False
@@ -522,12 +536,14 @@ class SyncDriver(Driver):
             root.gen.close()
             self.ready.clear()
             self.cancel(root)
+            self.end_calls()
             if self._here is not None:
                 self._here[2].close()
                 self._here = None
                 self.active -= 1
                 root.active -= 1
             while self.active or root.active:
+                self.parts.clear()  # nobody will have them
                 self._listen()
         if self.outer is None:
             self.pool.close()

@@ -129,6 +129,8 @@ def _take_input(loop: Loop, saved: Saved | None) -> Program:
                 "Ask from a node",
                 node=START,
             )
+        for text in done.ignored:
+            yield Warn(text)
         if done.writes:
             apply(state, merge(tables, state, [(START, done.writes)]))
             if request.returns:

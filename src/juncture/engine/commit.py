@@ -207,6 +207,34 @@ def _drop(target: dict[str, Any], changed: dict[str, Any]) -> None:
             del target[name]
 
 
+def remember(state: State, changes: Changes) -> State:
+    """What the changes are about to replace, and where the state stands; for `restore`."""
+    return State(
+        step=state.step,
+        values={name: state.values.get(name, MISSING) for name in changes.values},
+        cells={name: state.cells.get(name, MISSING) for name in changes.cells},
+        due=state.due,
+        sends=state.sends,
+        joins=dict(state.joins),
+        deferred=state.deferred,
+        written=state.written,
+        touched=state.touched,
+    )
+
+
+def restore(state: State, before: State) -> None:
+    """Makes a state what it was when it was remembered."""
+    for now, was in ((state.values, before.values), (state.cells, before.cells)):
+        for name, value in was.items():
+            if value is MISSING:
+                now.pop(name, None)
+            else:
+                now[name] = value
+    state.step, state.due, state.sends = before.step, before.due, before.sends
+    state.joins, state.deferred = before.joins, before.deferred
+    state.written, state.touched = before.written, before.touched
+
+
 def finish(tables: Tables, state: State) -> None:
     """Tells channels that nothing else is left to run."""
     changes = Changes()

@@ -10,7 +10,7 @@ Plain slots classes, because one or two are made in every step.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from juncture.engine.commit import Changes
@@ -65,6 +65,9 @@ class Run:
 @dataclass(slots=True)
 class Cancel:
     """Stop this graph's running tasks and what runs under them. Each still ends as an event. -> None."""
+
+    calls_of: Task | None = None
+    """Only the calls of this task."""
 
 
 @dataclass(slots=True)
@@ -175,6 +178,8 @@ class Escaped:
 
     task: Task
     command: Command[Any]
+    writes: list[Write] = field(default_factory=list[Write])
+    """What it wrote all the same: it counts as committed, before the command."""
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from juncture.engine.begin import Request
 from juncture.engine.effects import Done, Escaped, Failed, Paused, Program, Write
-from juncture.engine.returns import Reader, Returned
+from juncture.engine.returns import Reader, Returned, followed_by
 from juncture.engine.run import Ending, Loop
 from juncture.engine.state import State
 from juncture.engine.tables import Node, Tables
@@ -51,7 +51,7 @@ def outcome_of(
         return Paused(task, ending.questions)
     reader = Reader(
         parent,
-        replace(task.node, successors=(), joins=(), routers=()),
+        replace(task.node, routes=False),
         None,
         {},
         None,
@@ -64,9 +64,9 @@ def outcome_of(
     if command is None:
         return Done(task, writes)
     if command.graph not in (Command.PARENT, task.node.name, "|".join(namespace)):
-        return Escaped(task, command)
+        return Escaped(task, command, writes)
     got: Returned = reader.read(replace(command, graph=None))
-    return Done.routed(task, writes + got.writes, got.routes)
+    return Done.routed(task, followed_by(parent, writes, got.writes), got.routes)
 
 
 def _writes_back(parent: Tables, node: Node, ending: Ending) -> list[Write]:

@@ -156,7 +156,7 @@ class Reader:
         if key is None:
             if not isinstance(name, str):
                 raise InvalidUpdateError(
-                    f"node {self.node.name!r} wrote the key {name!r}, a {type(name).__name__}; keys are strings",
+                    f"{who(self.node.name)} wrote the key {name!r}, a {type(name).__name__}; keys are strings",
                     node=self.node.name,
                 )
             if name in self.node.managed or tables.open_key is None:
@@ -240,6 +240,20 @@ def quick(tables: Tables, result: Any, handed: Any) -> list[tuple[str, Any]] | N
                 return None
         writes.append((name, value))
     return writes
+
+
+def followed_by(
+    tables: Tables, writes: list[tuple[str, Any]], later: list[tuple[str, Any]]
+) -> list[tuple[str, Any]]:
+    """One task's writes and what it wrote afterwards: a key without a reducer takes the later value."""
+    again = {name for name, _ in later}
+    return [write for write in writes if write[0] not in again or not is_last(tables, write[0])] + later
+
+
+def is_last(tables: Tables, name: str) -> bool:
+    """Whether a key keeps the last value."""
+    key = tables.keys.get(name)
+    return key is None or key.merge == LAST
 
 
 def invalid(node: str, key: str, value: Any, error: Exception) -> InvalidUpdateError:

@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 from juncture.engine import streaming
 from juncture.engine.begin import Request, begin, log_own
-from juncture.engine.commit import Changes, apply, finish, merge
+from juncture.engine.commit import Changes, apply, finish, merge, remember, restore
 from juncture.engine.effects import (
     Called,
     Cancel,
@@ -51,7 +51,7 @@ from juncture.engine.state import State, TaskRecord
 from juncture.engine.tables import ENTRY, Tables
 from juncture.engine.task import Task, input_of
 from juncture.errors import GraphRecursionError, InternalError, InvalidUpdateError, JunctureError, note
-from juncture.types import MISSING, Command, Interrupt
+from juncture.types import Command, Interrupt
 
 _WAIT = Wait()
 
@@ -228,6 +228,9 @@ class Loop:
             answered = {record.name for record in mine if record.kind == "answer"}
             asked = [record for record in mine if record.kind == "question"]
             waiting = [record.content for record in asked if record.name not in answered]
+            static = any(
+                question.when != "inside" for question in waiting
+            )  # of a graph nested in it: gone on from
             for record in mine:
                 if record.kind == "done":
                     writes, targets, sends = record.content
@@ -239,7 +242,7 @@ class Loop:
             if self.outcomes[task.place] is not None:
                 continue
             task.records = mine
-            if waiting and len(waiting) == len(asked) and self.tables.strict:
+            if waiting and len(waiting) == len(asked) and self.tables.strict and not static:
                 self.outcomes[task.place] = Paused(task, waiting, recalled=True)
                 self.undone = True
 
@@ -292,6 +295,8 @@ class Loop:
             yield from self._called(event)
         elif task.calls:
             task.held = event  # its calls are awaited first: they may still ask something
+            if isinstance(event, Failed):
+                yield Cancel(task)
         elif task.questions:
             own = event.questions if isinstance(event, Paused) else []
             questions, task.questions = [*task.questions, *own], None
@@ -353,9 +358,12 @@ class Loop:
     def _call_ended(self, event: Outcome, parent: Task) -> Program:
         """Records what a call gave before its caller hears of it."""
         call = event.task
-        if isinstance(event, Done) and self.request.saving:
-            records, self.unsaved = self.unsaved, []
-            yield SaveWrites([*records, TaskRecord(parent.id, "call", call.identity, event.result)])
+        if isinstance(event, Done):
+            record = TaskRecord(parent.id, "call", call.identity, event.result)
+            parent.records = [*(parent.records or ()), record]  # for the next try of the parent
+            if self.request.saving:
+                records, self.unsaved = self.unsaved, []
+                yield SaveWrites([*records, record])
         elif isinstance(event, Paused):
             parent.questions = [*(parent.questions or ()), *event.questions]
         parent.calls -= 1
@@ -379,9 +387,9 @@ class Loop:
             changes = merge(tables, state, [(done.task.node.name, done.writes) for done in ended])
             self.last_nodes = tuple([done.task.node.name for done in ended])
         if tables.check_model is not None:
-            self._check_model(changes, ended)
+            self._check_model(tables.check_model, changes, ended)
         if self.request.saving:
-            self.undo = _as_it_is(state, changes)
+            self.undo = remember(state, changes)
         apply(state, changes)
         advance(tables, state, ended)
         state.step += 1
@@ -412,16 +420,8 @@ class Loop:
 
     def _not_saved(self, error: BaseException) -> None:
         """The step wasn't saved, so it doesn't count: the state is again what the thread holds."""
-        state, undo = self.state, self.undo
-        if undo is not None:
-            for now, was in ((state.values, undo.values), (state.cells, undo.cells)):
-                for name, value in was.items():
-                    if value is MISSING:
-                        now.pop(name, None)
-                    else:
-                        now[name] = value
-            state.step, state.due, state.sends = undo.step, undo.due, undo.sends
-            state.joins, state.deferred = undo.joins, undo.deferred
+        assert self.undo is not None
+        restore(self.state, self.undo)
         self.taken -= 1
         if isinstance(error, JunctureError) and len(self.tasks) == 1:
             error.node = error.node or self.tasks[0].node.name
@@ -430,11 +430,10 @@ class Loop:
         keys = self.request.value_keys
         return bool(changes.values) if keys is None else not keys.isdisjoint(changes.values)
 
-    def _check_model(self, changes: Changes, ended: list[Done]) -> None:
+    def _check_model(
+        self, check: Callable[[dict[str, Any]], dict[str, Any]], changes: Changes, ended: list[Done]
+    ) -> None:
         """Model-level validation of what the state is about to become; what it coerces becomes part of the step."""
-        check: Callable[[dict[str, Any]], dict[str, Any]] | None = self.tables.check_model
-        if check is None:
-            return
         preview = State(values=dict(self.state.values))
         apply(preview, changes)
         try:
@@ -526,6 +525,10 @@ class Loop:
                 f"other tasks of that step did is discarded: {', '.join(others)}"
                 + (f", and {len(questions)} open questions" if questions else "")
             )
+        if escaped.writes:
+            entry = (escaped.task.node.name, escaped.writes)
+            apply(self.state, merge(self.tables, self.state, (entry,)))
+            log_own(self.state, self.request.shared_keys, escaped.writes)
         self.ending = Ending("completed", self.state, command=escaped.command)
 
 
@@ -543,19 +546,6 @@ def question_records(
 ) -> list[TaskRecord]:
     """Open questions, as they are saved."""
     return [TaskRecord(task_id, kind, question.id, question) for question in questions]
-
-
-def _as_it_is(state: State, changes: Changes) -> State:
-    """What the changes are about to replace, and where the state stands."""
-    return State(
-        step=state.step,
-        values={name: state.values.get(name, MISSING) for name in changes.values},
-        cells={name: state.cells.get(name, MISSING) for name in changes.cells},
-        due=state.due,
-        sends=state.sends,
-        joins=dict(state.joins),
-        deferred=state.deferred,
-    )
 
 
 def first_failure(failures: Sequence[Failed], questions: Sequence[Interrupt]) -> BaseException:

@@ -64,6 +64,8 @@ GRAPH: Final = 4
 """A nested graph: no code of its own, the driver steps its program."""
 ENTRY: Final = 5
 """The virtual node `START`: no code, only routes."""
+FACTORY: Final = 6
+"""Not known yet: a run makes the node's action, and so its kind, when it first needs it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -100,7 +102,7 @@ class Node:
 
     name: str
     kind: int
-    """`SYNC` to `ENTRY`: how its code is called."""
+    """`SYNC` to `FACTORY`: how its code is called."""
     call: Callable[..., Any] | None
     """The user's code; None for a nested graph, the entry, and a node made by a factory."""
     project: Project

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from juncture.channels import LastValue, channel_for, is_pure
@@ -12,10 +13,10 @@ from juncture.engine.tables import (
     CHANNEL,
     ENTRY,
     EVERY_KEY,
+    FACTORY,
     GRAPH,
     LAST,
     REDUCE,
-    SYNC,
     Join,
     Key,
     Node,
@@ -68,6 +69,11 @@ class _Assembly:
         self.keys = self._keys()
         self.open = self.state.kind == "open"
         self.root = self.state.kind == "root"
+        self.edges: dict[str, list[str]] = {}
+        for start, end in graph.edges:
+            self.edges.setdefault(start, []).append(end)
+        self.joins: dict[str, tuple[Join, ...]] = {}
+        self.joined: set[str] = set()
 
     # ---- keys
 
@@ -174,6 +180,11 @@ class _Assembly:
         if type(channel) is LastValue:
             last = Key("", LAST, channel)
             return lambda name: last
+        if not isinstance(channel, BinaryOperatorAggregate):
+            raise GraphBuildError(
+                f"default_strategy is a {type(channel).__name__}, which needs to know its keys; name them in key_strategies. "
+                "A default is a reducer: any function of (old, new)"
+            )
         return lambda name: self._key(name, channel)
 
     # ---- projections
@@ -215,9 +226,9 @@ class _Assembly:
             return self._graph_node(spec, action)
         schema = self.inputs[spec.name]
         shared = (spec.isolation or self.graph.isolation) == "shared"
-        return Node(
+        node = Node(
             name=spec.name,
-            kind=kind_of(action) if action is not None else SYNC,
+            kind=FACTORY if spec.factory is not None else kind_of(action),
             call=action,
             project=self._project(schema, shared=shared),
             project_send=copied if not shared else lambda value: value,
@@ -232,6 +243,22 @@ class _Assembly:
             retry=self._retry(spec.retry_policy),
             root_value=self.root,
         )
+        if spec.factory is not None:
+            node.prepare = lambda made: self._prepared(spec, node, made)
+        return node
+
+    def _prepared(self, spec: NodeSpec, node: Node, made: Any) -> Node:
+        """The node of what a factory made, with the edges of the node that the factory stands for."""
+        if not callable(made) and not hasattr(made, "tables"):
+            raise GraphBuildError(
+                f"the factory of node {node.name!r} made {made!r}, a {type(made).__name__}; it must make an action: a "
+                "function, a callable object or a graph",
+                node=node.name,
+            )
+        new = self._node(replace(spec, action=made, factory=None))
+        new.successors, new.joins, new.routers = node.successors, node.joins, node.routers
+        new.routes, new.straight = node.routes, node.straight
+        return new
 
     def _updates_of(self, schema: Schema) -> Callable[[Any, Any], Mapping[str, Any] | None]:
         """Reads a returned object: one of the graph's types, or of any class with annotated fields."""
@@ -255,6 +282,12 @@ class _Assembly:
 
     def _graph_node(self, spec: NodeSpec, action: Any) -> Node:
         """A nested graph: which keys it is given, and which of its writes come back (`engine.nested`)."""
+        if action.checkpointer is not None:
+            raise GraphBuildError(
+                f"node {spec.name!r} is a graph compiled with a saver of its own, which a nested graph doesn't use: it is kept "
+                "with the graph around it. Compile it without a checkpointer, or with checkpointer=False to keep nothing",
+                node=spec.name,
+            )
         child: Tables = action.tables
         offered = self._in_common(child.input_keys)
         back = self._in_common(child.output_keys)
@@ -322,16 +355,10 @@ class _Assembly:
         graph = self.graph
         nodes = {name: self._node(spec) for name, spec in sorted(graph.nodes.items())}
         entry = Node(START, ENTRY, None, copied, copied, root_value=self.root)
-        joins = {
-            join.id: join
-            for join in (
-                Join("+".join(j.sources) + f">{j.target}", j.sources, j.target, j.policy) for j in graph.joins
-            )
-            if join.target != END
-        }
+        joins = self._joins()
         deferred = frozenset(node.name for node in nodes.values() if node.defer)
         for node in (entry, *nodes.values()):
-            self._connect(node, joins, deferred)
+            self._connect(node, deferred)
         output = graph.schema(graph.output_schema)
         given = graph.schema(graph.input_schema)
         check = self.state.check_model if self.state.has_model_check else None
@@ -364,17 +391,29 @@ class _Assembly:
             None if schema.kind == "open" else frozenset(name for name in schema.fields if name in self.keys)
         )
 
-    def _connect(self, node: Node, joins: Mapping[str, Join], deferred: frozenset[str]) -> None:
-        graph = self.graph
-        node.successors = tuple(
-            sorted(end for start, end in graph.edges if start == node.name and end != END)
-        )
-        node.joins = tuple(join for join in joins.values() if node.name in join.sources)
+    def _joins(self) -> dict[str, Join]:
+        """The joins by id, and by source; neither ``|`` nor ``:`` can be in a node's name."""
+        joins: dict[str, Join] = {}
+        for spec in self.graph.joins:
+            self.joined.update(spec.sources)
+            if spec.target != END:
+                join = Join(
+                    "|".join(spec.sources) + f":{spec.target}", spec.sources, spec.target, spec.policy
+                )
+                joins[join.id] = join
+        for join in joins.values():
+            for source in join.sources:
+                self.joins[source] = (*self.joins.get(source, ()), join)
+        return joins
+
+    def _connect(self, node: Node, deferred: frozenset[str]) -> None:
+        ends = self.edges.get(node.name, ())
+        node.successors = tuple(sorted(end for end in ends if end != END))
+        node.joins = self.joins.get(node.name, ())
         node.routers = tuple(
-            self._router(node.name, branch) for branch in graph.branches.get(node.name, {}).values()
+            self._router(node.name, branch) for branch in self.graph.branches.get(node.name, {}).values()
         )
-        node.routes = bool(node.joins or node.routers) or any(start == node.name for start, _ in graph.edges)
-        node.routes = node.routes or any(node.name in join.sources for join in graph.joins)
+        node.routes = bool(ends or node.routers) or node.name in self.joined
         node.straight = not node.joins and not node.routers and deferred.isdisjoint(node.successors)
 
 

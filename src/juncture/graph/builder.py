@@ -6,7 +6,7 @@ What can be known at once is checked at once (names, types of arguments); what n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, cast, get_args, get_origin, overload
@@ -208,19 +208,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         if name is None:
             action = node
             name = getattr(node, "name", None) if _is_graph(node) else name_of(node)
-        if (action is None) == (factory is None):
-            raise GraphBuildError(
-                f"node {name!r} needs an action or a factory, and not both: add_node({name!r}, function)",
-                node=name,
-            )
-        if not isinstance(name, str) or not name:
-            raise GraphBuildError(f"a node's name is a string that isn't empty, got {name!r} for {action!r}")
-        self._check_name(name)
-        if action is not None and not (callable(action) or _is_graph(action)):
-            raise GraphBuildError(
-                f"the action of node {name!r} is a {type(action).__name__}; it must be callable or a graph",
-                node=name,
-            )
+        self._check_node(name, action, factory, isolation)
         self.nodes[name] = NodeSpec(
             name,
             action,
@@ -234,6 +222,31 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             isolation,
         )
         return self
+
+    def _check_node(
+        self, name: Any, action: Any, factory: Callable[[], Any] | None = None, isolation: str | None = None
+    ) -> None:
+        if (action is None) == (factory is None):
+            raise GraphBuildError(
+                f"node {name!r} needs an action or a factory, and not both: add_node({name!r}, function)",
+                node=name,
+            )
+        if not isinstance(name, str) or not name:
+            raise GraphBuildError(f"a node's name is a string that isn't empty, got {name!r} for {action!r}")
+        self._check_name(name)
+        if action is not None and not (callable(action) or _is_graph(action)):
+            raise GraphBuildError(
+                f"the action of node {name!r} is {action!r}, a {type(action).__name__}; it must be callable or a graph",
+                node=name,
+            )
+        if factory is not None and not callable(factory):
+            raise GraphBuildError(
+                f"the factory of node {name!r} is a {type(factory).__name__}; it must be callable"
+            )
+        if isolation not in (None, "copy", "shared"):
+            raise GraphBuildError(
+                f'isolation of node {name!r} is "copy" or "shared", got {isolation!r}', node=name
+            )
 
     def _check_name(self, name: str) -> None:
         if name in (START, END):
@@ -276,6 +289,8 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         if len(set(names)) != len(names):
             raise GraphBuildError(f"Node names must be unique in a sequence, got {names}")
         for name, action in pairs:
+            self._check_node(name, action)  # all of them before the first is added
+        for name, action in pairs:
             self.add_node(name, action)
         for first, second in pairwise(names):
             self.add_edge(first, second)
@@ -299,27 +314,35 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         """
         if join not in ("all", "arrived"):
             raise GraphBuildError(f'join is "all" or "arrived", got {join!r}')
+        if not isinstance(end_key, str):
+            raise GraphBuildError(f"an edge ends at a node's name or END, got {end_key!r}")
         if end_key == START:
             raise GraphBuildError("START cannot be an end node")
+        if not isinstance(start_key, (str, list, tuple, set, frozenset)):
+            raise GraphBuildError(
+                f"an edge starts at a node's name, START, or a list of names, got {start_key!r}"
+            )
         if isinstance(start_key, str):
             if start_key == END:
                 raise GraphBuildError("END cannot be a start node")
             self.edges.add((start_key, end_key))
             return self
-        sources = tuple(start_key)
-        if not sources:
-            raise GraphBuildError(f"the join into {end_key!r} has no sources; name at least one node")
-        for source in (*sources, end_key):
-            if source == END and source is not end_key:
-                raise GraphBuildError("END cannot be a start node")
-            if source == START:
-                raise GraphBuildError(
-                    "START can't be part of a join: it runs once, before everything. Use add_edge(START, …)"
-                )
-            if source not in self.nodes and source != END:
-                raise GraphBuildError(f"Need to add_node `{source}` first", node=source)
-        self.joins.append(JoinSpec(tuple(sorted(set(sources))), end_key, join))
+        self.joins.append(JoinSpec(self._join_sources(start_key, end_key), end_key, join))
         return self
+
+    def _join_sources(self, given: Collection[str], end_key: str) -> tuple[str, ...]:
+        if not given:
+            raise GraphBuildError(f"the join into {end_key!r} has no sources; name at least one node")
+        if END in given:
+            raise GraphBuildError("END cannot be a start node")
+        if START in given:
+            raise GraphBuildError(
+                "START can't be part of a join: it runs once, before everything. Use add_edge(START, …)"
+            )
+        for name in (*given, end_key):
+            if name not in self.nodes and name != END:
+                raise GraphBuildError(f"Need to add_node `{name}` first", node=name)
+        return tuple(sorted(set(given)))
 
     def add_conditional_edges(
         self,
@@ -351,14 +374,17 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                 f"the router of node {source!r} is a {type(path).__name__}; it must be callable"
             )
         name = name or (name_of(path) or "condition").replace("<lambda>", "condition")
-        branches = self.branches.setdefault(source, {})
-        if name in branches:
+        if name in self.branches.get(source, ()):
             raise GraphBuildError(
                 f"Branch with name `{name}` already exists for node `{source}`. Give another one a name: name=…",
                 node=source,
             )
         if path_map is not None and not path_map:
             raise GraphBuildError(f"the path_map of branch {name!r} at node {source!r} is empty", node=source)
+        if isinstance(path_map, str):
+            raise GraphBuildError(
+                f"the path_map of branch {name!r} is the string {path_map!r}; give a list of names"
+            )
         targets: dict[Hashable, str] | None
         if path_map is None:
             targets = {value: value for value in _literals(return_hint(path))} or None
@@ -366,7 +392,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             targets = dict(path_map)
         else:
             targets = {value: value for value in path_map}
-        branches[name] = BranchSpec(name, path, targets, default)
+        self.branches.setdefault(source, {})[name] = BranchSpec(name, path, targets, default)
         return self
 
     def set_entry_point(self, key: str) -> Self:

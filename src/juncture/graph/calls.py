@@ -101,10 +101,10 @@ class Call:
         self.single = isinstance(output_keys, str)
         self.output_keys = self._output_keys(output_keys)
         self.context = self._context(context)
-        self.log = self._log()
         self.run_id = self.options.run_id or (
             self.outer.program.shared.run_id if self.outer else os.urandom(16).hex()
         )
+        self.log = self._log()
         self.before = self._pauses(interrupt_before, graph.tables.interrupt_before)
         self.after = self._pauses(interrupt_after, graph.tables.interrupt_after)
         self.given = given
@@ -115,6 +115,8 @@ class Call:
         tables = self.graph.tables
         if keys is None:
             return tables.output_keys
+        if not isinstance(keys, (str, list, tuple, set, frozenset)):
+            raise ConfigError(f"output_keys is a key or a list of keys, got {keys!r}")
         chosen = frozenset([keys] if isinstance(keys, str) else keys)
         for key in sorted(chosen):
             if key not in tables.keys and tables.open_key is None:
@@ -162,7 +164,13 @@ class Call:
                 "Checkpointer requires one or more of the following 'configurable' keys: thread_id. Name the conversation: "
                 'invoke(input, thread_id="…"), or config={"configurable": {"thread_id": "…"}}'
             )
-        return ThreadLog(graph.checkpointer, options.thread_id, graph.codec, untracked=graph.tables.untracked)
+        return ThreadLog(
+            graph.checkpointer,
+            options.thread_id,
+            graph.codec,
+            run_id=self.run_id,
+            untracked=graph.tables.untracked,
+        )
 
     def _request(self, shared: Shared, *, streaming: bool) -> Request:
         kind, got, resume = self._read()

@@ -356,7 +356,11 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
                 pool.submit(copy_context().run, one, given, of)
                 for given, of in zip(inputs, configs, strict=True)
             ]
-            return [future.result() for future in futures]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
 
     async def abatch(
         self,
@@ -379,8 +383,13 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
             async with turn:
                 return await self.ainvoke(given, of, **options)
 
-        runs = [one(given, of) for given, of in zip(inputs, configs, strict=True)]
-        return list(await asyncio.gather(*runs, return_exceptions=return_exceptions))
+        runs = [asyncio.ensure_future(one(given, of)) for given, of in zip(inputs, configs, strict=True)]
+        try:
+            return list(await asyncio.gather(*runs, return_exceptions=return_exceptions))
+        finally:
+            for run in runs:
+                run.cancel()
+            await asyncio.gather(*runs, return_exceptions=True)
 
     # ---- what it owns
 

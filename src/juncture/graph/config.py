@@ -64,6 +64,7 @@ def read_config(
             near = get_close_matches(str(name), _KNOWN, n=1)
             hint = f"Did you mean {near[0]!r}?" if near else "Values of your own go under 'configurable'."
             raise ConfigError(f"config has the unknown entry {name!r}. {hint} Known: {', '.join(_KNOWN)}")
+    _check_names(config)
     configurable = config.get("configurable")
     if configurable is None:
         configurable = _EMPTY
@@ -89,19 +90,45 @@ def read_config(
         _thread(chosen) if chosen is not None else None,
         _count("recursion_limit", config.get("recursion_limit", limit)),
         None if width is None else _count("max_concurrency", width),
-        None if run_id is None else str(run_id),
+        None if run_id is None else _run_id(run_id),
     )
 
 
 def _thread(thread_id: Any) -> str:
+    named = type(thread_id)
+    if named is bool or not (
+        issubclass(named, (str, int)) or (named.__module__, named.__name__) == ("uuid", "UUID")
+    ):
+        raise ConfigError(f"thread_id is a string (or a whole number, or a UUID), got {named.__name__}")
     text = str(thread_id)
-    if isinstance(thread_id, (bool, Mapping, Sequence)) and not isinstance(thread_id, str):
-        raise ConfigError(
-            f"thread_id is a string (or a number, or a UUID), got {type(cast('Any', thread_id)).__name__}"
-        )
     if not text:
         raise ConfigError("thread_id is empty; name the conversation that the run belongs to")
     return text
+
+
+def _run_id(run_id: Any) -> str:
+    named = type(run_id)
+    if not (issubclass(named, str) or (named.__module__, named.__name__) == ("uuid", "UUID")) or not str(
+        run_id
+    ):
+        raise ConfigError(f"config['run_id'] is a UUID or a string that isn't empty, got {run_id!r}")
+    return str(run_id)
+
+
+def _check_names(config: Mapping[str, Any]) -> None:
+    """The entries that only listeners and tracers read."""
+    tags = config.get("tags")
+    if tags is not None and (
+        not isinstance(tags, (list, tuple))
+        or not all(isinstance(tag, str) for tag in cast("list[Any]", tags))
+    ):
+        raise ConfigError(f"config['tags'] is a list of strings, got {tags!r}")
+    metadata = config.get("metadata")
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise ConfigError(f"config['metadata'] is a mapping, got {type(metadata).__name__}")
+    name = config.get("run_name")
+    if name is not None and not isinstance(name, str):
+        raise ConfigError(f"config['run_name'] is a string, got {name!r}")
 
 
 def _count(name: str, value: Any) -> int:
@@ -118,6 +145,8 @@ def read_modes(stream_mode: StreamMode | Sequence[StreamMode]) -> tuple[StreamMo
     Raises:
         ConfigError: One doesn't exist.
     """
+    if not isinstance(stream_mode, (str, list, tuple)):
+        raise ConfigError(f"stream_mode is a name or a list of names, got {stream_mode!r}")
     modes = (stream_mode,) if isinstance(stream_mode, str) else tuple(stream_mode)
     for mode in modes:
         if mode not in STREAM_MODES:

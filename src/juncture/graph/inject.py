@@ -26,7 +26,10 @@ def injected(function: Callable[..., Any], owner: str) -> dict[str, str]:
         return {}
     plan: dict[str, str] = {}
     taken = False
+    bound = _bound(function)
     for parameter in parameters:
+        if parameter.name in bound:
+            continue
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             taken = taken or parameter.kind is parameter.VAR_POSITIONAL
             continue
@@ -43,6 +46,16 @@ def injected(function: Callable[..., Any], owner: str) -> dict[str, str]:
     if not taken:
         raise GraphBuildError(f"{owner} takes no positional argument, so its input can't be given to it")
     return plan
+
+
+def _bound(function: Any) -> set[str]:
+    """The parameters that partials give by name."""
+    names: set[str] = set()
+    while isinstance(function, functools.partial):
+        partial: functools.partial[Any] = function
+        names.update(partial.keywords)
+        function = partial.func
+    return names
 
 
 def kind_of(function: Any) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from juncture.errors import GraphBuildError
 from juncture.graph.builder import command_targets
-from juncture.types import END, START
+from juncture.types import END, START, Command
 
 if TYPE_CHECKING:
     from juncture.graph.builder import StateGraph
@@ -82,8 +82,9 @@ def _check_destinations(graph: StateGraph[Any, Any, Any, Any]) -> None:
     )
     for spec in graph.nodes.values():
         declared = tuple(spec.destinations or ()) or command_targets(spec.action)
+        declared = tuple(target for target in declared if target != Command.PARENT)
         for target in declared:
-            if target != END and target not in graph.nodes and target != "__parent__" and graph.strict:
+            if target != END and target not in graph.nodes and graph.strict:
                 raise GraphBuildError(
                     f"node {spec.name!r} declares the unknown destination {target!r}.{_near(target, graph.nodes)}",
                     node=spec.name,

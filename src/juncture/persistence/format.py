@@ -190,6 +190,9 @@ def _content(record: TaskRecord, untracked: Collection[str]) -> Any:
 
 
 def _record_name(record: TaskRecord | StoredRecord) -> str:
+    if record.kind == "call":
+        function = record.name.rsplit("\x1f", 2)[0].rsplit("\x1f", 1)[-1]
+        return f"the result of {function}() called in task {record.task_id}"
     return f"what is saved as {record.kind!r} of task {record.task_id}"
 
 
