@@ -685,9 +685,10 @@ def test_of_several_failures_the_first_in_the_plan_is_raised(engine, order):
 
 def test_a_failure_cancels_async_siblings(engine):
     """Promise 2: what still runs is cancelled; it may clean up, and is run again later."""
-    seen = []
+    seen, began = [], asyncio.Event()
 
     async def slow(state):
+        began.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -697,7 +698,7 @@ def test_a_failure_cancels_async_siblings(engine):
             seen.append("cleaned up")
 
     async def fails(state):
-        await asyncio.sleep(0)
+        await began.wait()
         raise Broken("quickly")
 
     with pytest.raises(Broken, match="quickly"):

@@ -284,9 +284,10 @@ def test_siblings_are_discarded_with_a_warning(engine, caplog):
 
 def test_siblings_that_still_run_are_cancelled(engine, caplog):
     """Rule 16: an async sibling is told."""
-    seen = []
+    seen, began = [], asyncio.Event()
 
     async def sibling(state):
+        began.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -294,7 +295,7 @@ def test_siblings_that_still_run_are_cancelled(engine, caplog):
             raise
 
     async def leave(state):
-        await asyncio.sleep(0)
+        await began.wait()
         return leaver()(state)
 
     child = compiled(Log, {"sibling": sibling, "leave": leave}, (START, "sibling"), (START, "leave"))
