@@ -208,7 +208,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         if name is None:
             action = node
             name = getattr(node, "name", None) if _is_graph(node) else name_of(node)
-        self._check_node(name, action, factory, isolation)
+        name = self._check_node(name, action, factory, isolation)
         self.nodes[name] = NodeSpec(
             name,
             action,
@@ -225,7 +225,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
 
     def _check_node(
         self, name: Any, action: Any, factory: Callable[[], Any] | None = None, isolation: str | None = None
-    ) -> None:
+    ) -> str:
         if (action is None) == (factory is None):
             raise GraphBuildError(
                 f"node {name!r} needs an action or a factory, and not both: add_node({name!r}, function)",
@@ -247,6 +247,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             raise GraphBuildError(
                 f'isolation of node {name!r} is "copy" or "shared", got {isolation!r}', node=name
             )
+        return name
 
     def _check_name(self, name: str) -> None:
         if name in (START, END):

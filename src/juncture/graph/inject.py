@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Final, get_type_hints
+from typing import Any, Final, cast, get_type_hints
 
 from juncture.engine import tables
 from juncture.errors import GraphBuildError
@@ -52,7 +52,7 @@ def _bound(function: Any) -> set[str]:
     """The parameters that partials give by name."""
     names: set[str] = set()
     while isinstance(function, functools.partial):
-        partial: functools.partial[Any] = function
+        partial = cast("functools.partial[Any]", function)
         names.update(partial.keywords)
         function = partial.func
     return names
