@@ -113,7 +113,7 @@ class Loop:
         self.head: str | None = None
         self.last_nodes: tuple[str, ...] = ()
 
-    def program(self) -> Program:
+    def program(self) -> Program:  # noqa: C901 - the sequence is one function, to be read as one
         """The whole run. Returns an `Ending`.
 
         Raises:
@@ -147,7 +147,12 @@ class Loop:
                 yield from self._not_done()
                 break
             ended: list[Done] = self.outcomes  # pyright: ignore[reportAssignmentType] - all are Done
-            changes = self._commit(ended)
+            try:
+                changes = self._commit(ended)
+            except Exception as error:
+                if request.saving and len(ended) > 1:
+                    yield SaveWrites(revoked(ended, error))
+                raise
             if request.watches:
                 yield from self._checkpoint(changes)
         if self.ending is None:
@@ -232,7 +237,7 @@ class Loop:
                 question.when != "inside" for question in waiting
             )  # of a graph nested in it: gone on from
             for record in mine:
-                if record.kind == "done":
+                if record.kind == "done" and record.content is not None:
                     writes, targets, sends = record.content
                     done = Done.routed(task, writes, Routes(targets, sends))
                     done.saved = True
@@ -546,6 +551,17 @@ def question_records(
 ) -> list[TaskRecord]:
     """Open questions, as they are saved."""
     return [TaskRecord(task_id, kind, question.id, question) for question in questions]
+
+
+def revoked(ended: Sequence[Done], error: Exception) -> list[TaskRecord]:
+    """Takes back what was saved as done: the step can't be committed with it, so its node has to run again.
+
+    Of the node that is to blame, or of all where none is.
+    """
+    blamed = error.node if isinstance(error, InvalidUpdateError) else None
+    tasks = [done.task for done in ended]
+    mine = [task for task in tasks if task.node.name == blamed] or tasks
+    return [TaskRecord(task.id, "done", "", None) for task in mine]
 
 
 def first_failure(failures: Sequence[Failed], questions: Sequence[Interrupt]) -> BaseException:

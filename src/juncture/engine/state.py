@@ -32,7 +32,7 @@ class TaskRecord:
     name: str
     """What it is about, unique with task and kind: the identity of a question or call; empty otherwise."""
     content: Any
-    """For ``done``: ``(writes, targets, sends)``; otherwise as the kind says."""
+    """For ``done``: ``(writes, targets, sends)``, or None if that was taken back; otherwise as the kind says."""
 
 
 @dataclass(slots=True)

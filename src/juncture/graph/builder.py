@@ -328,7 +328,15 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                 raise GraphBuildError("END cannot be a start node")
             self.edges.add((start_key, end_key))
             return self
-        self.joins.append(JoinSpec(self._join_sources(start_key, end_key), end_key, join))
+        sources = self._join_sources(start_key, end_key)
+        if any(
+            (spec.sources, spec.target) == (sources, end_key) and spec.policy != join for spec in self.joins
+        ):
+            raise GraphBuildError(
+                f"the join of {', '.join(sources)} into {end_key!r} exists with another policy; keep one",
+                node=end_key,
+            )
+        self.joins.append(JoinSpec(sources, end_key, join))
         return self
 
     def _join_sources(self, given: Collection[str], end_key: str) -> tuple[str, ...]:

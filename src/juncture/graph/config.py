@@ -95,7 +95,7 @@ def read_config(
 
 
 def _thread(thread_id: Any) -> str:
-    named: type[Any] = cast("Any", thread_id).__class__
+    named: type[Any] = thread_id.__class__
     if named is bool or not (
         issubclass(named, (str, int)) or (named.__module__, named.__name__) == ("uuid", "UUID")
     ):
@@ -107,7 +107,7 @@ def _thread(thread_id: Any) -> str:
 
 
 def _run_id(run_id: Any) -> str:
-    named: type[Any] = cast("Any", run_id).__class__
+    named: type[Any] = run_id.__class__
     if not (issubclass(named, str) or (named.__module__, named.__name__) == ("uuid", "UUID")) or not str(
         run_id
     ):

@@ -174,7 +174,7 @@ def record_bytes(codec: Codec, record: TaskRecord, untracked: Collection[str] = 
     try:
         stored = codec.pack([VERSION, content])
     except SerializationError as error:
-        if record.kind == "done":
+        if record.kind == "done" and content is not None:
             _try_each(codec, content[0], "written to ")
         codec.encode(content, _record_name(record))
         raise SerializationError(f"{_record_name(record)}: {error}") from error  # all of it together
