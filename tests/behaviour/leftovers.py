@@ -24,12 +24,14 @@ def nothing_left() -> Iterator[None]:
     Event loops of a compiled graph live as long as it does; close it inside to have them checked as well.
     """
     before = set(threading.enumerate())
+    gc.freeze()  # so that only what is made from here on is looked through
     heard = _Heard()
     logging.getLogger("asyncio").addHandler(heard)
     try:
         yield
         gc.collect()  # what was never awaited, or destroyed while pending, complains when it is collected
     finally:
+        gc.unfreeze()
         logging.getLogger("asyncio").removeHandler(heard)
     left = [t for t in threading.enumerate() if t not in before and not t.name.startswith("juncture-loop")]
     assert left == []
