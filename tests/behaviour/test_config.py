@@ -118,7 +118,7 @@ def test_a_config_that_is_no_mapping_is_refused(engine, graph, ran, config):
         {},
         {"configurable": None},
         {"configurable": {}},
-        {"configurable": {"mine": object()}},
+        {"configurable": {"mine": 7}},
         {"tags": ["a", "b"], "metadata": {"k": 1}, "run_name": "r", "callbacks": [], "recursion_limit": 1},
         {"max_concurrency": None},
         MappingProxyType({"recursion_limit": 3}),
@@ -260,7 +260,11 @@ def test_none_without_a_saver_is_no_input(engine, graph, ran):
     assert ran == []
 
 
-@pytest.mark.parametrize("given", [5, "text", ["x"], [1, 2], {1, 2}, object(), lambda: None], ids=str)
+@pytest.mark.parametrize(
+    "given",
+    [5, "text", ["x"], [1, 2], {1, 2}, object(), lambda: None],
+    ids=lambda given: type(given).__name__,
+)
 def test_an_input_of_a_wrong_type_is_named(engine, graph, ran, given):
     with pytest.raises((ConfigError, InvalidUpdateError), match=type(given).__name__):
         engine.invoke(graph, given)

@@ -88,7 +88,9 @@ def test_an_exception_no_policy_names_is_not_retried_and_a_note_says_why(engine,
 
 
 @pytest.mark.parametrize(
-    "retry_on", [Boom, (KeyError, Boom), [Boom], lambda error: isinstance(error, Boom), Exception], ids=str
+    "retry_on",
+    [Boom, (KeyError, Boom), [Boom], lambda error: isinstance(error, Boom), Exception],
+    ids=["class", "tuple", "list", "predicate", "base class"],
 )
 def test_retry_on_takes_a_class_several_or_a_predicate(engine, retry_on):
     tries: list[int] = []
