@@ -305,7 +305,9 @@ class _Routing:
             done.changes = changes
         if router.managed:
             values = values | {name: what.value(task.remaining) for name, what in router.managed.items()}
-        return router.project(values), context.arguments(router.inject) if router.inject else {}
+        given = router.project(values)
+        self.reader.handed, self.reader.committed = given, values
+        return given, context.arguments(router.inject) if router.inject else {}
 
     def add(self, router: Router, chosen: Any) -> None:
         """Takes up what the router returned."""

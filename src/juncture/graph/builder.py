@@ -6,7 +6,7 @@ What can be known at once is checked at once (names, types of arguments); what n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, cast, get_args, get_origin, overload
@@ -319,7 +319,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             raise GraphBuildError(f"an edge ends at a node's name or END, got {end_key!r}")
         if end_key == START:
             raise GraphBuildError("START cannot be an end node")
-        if not isinstance(start_key, (str, list, tuple, set, frozenset)):
+        if not isinstance(start_key, Iterable):
             raise GraphBuildError(
                 f"an edge starts at a node's name, START, or a list of names, got {start_key!r}"
             )
@@ -328,7 +328,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                 raise GraphBuildError("END cannot be a start node")
             self.edges.add((start_key, end_key))
             return self
-        sources = self._join_sources(start_key, end_key)
+        sources = self._join_sources(list(start_key), end_key)
         if any(
             (spec.sources, spec.target) == (sources, end_key) and spec.policy != join for spec in self.joins
         ):

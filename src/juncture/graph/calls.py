@@ -115,9 +115,12 @@ class Call:
         tables = self.graph.tables
         if keys is None:
             return tables.output_keys
-        if not isinstance(keys, (str, list, tuple, set, frozenset)):
+        named: Any = [keys] if isinstance(keys, str) else keys
+        if not isinstance(named, (list, tuple, set, frozenset)) or not all(
+            isinstance(key, str) for key in cast("list[Any]", named)
+        ):
             raise ConfigError(f"output_keys is a key or a list of keys, got {keys!r}")
-        chosen = frozenset([keys] if isinstance(keys, str) else keys)
+        chosen = frozenset(cast("list[str]", named))
         for key in sorted(chosen):
             if key not in tables.keys and tables.open_key is None:
                 raise ConfigError(

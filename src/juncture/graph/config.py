@@ -146,7 +146,9 @@ def read_modes(stream_mode: StreamMode | Sequence[StreamMode]) -> tuple[StreamMo
         ConfigError: One doesn't exist.
     """
     if not isinstance(stream_mode, (str, list, tuple)):
-        raise ConfigError(f"stream_mode is a name or a list of names, got {stream_mode!r}")
+        raise ConfigError(
+            f"stream_mode is a name or a list of names, got {stream_mode!r}. Known: {', '.join(STREAM_MODES)}"
+        )
     modes = (stream_mode,) if isinstance(stream_mode, str) else tuple(stream_mode)
     for mode in modes:
         if mode not in STREAM_MODES:
