@@ -197,15 +197,7 @@ class SyncDriver(Driver):
                     continue
                 here = task.node.kind in _BLOCKING and not program.hears
                 if here and self.alone and self.has_slot(program, task):
-                    self.inside += 1
-                    try:
-                        reply = attempt(program, task, copy_context())
-                    finally:
-                        self._leave_body()
-                        if self.holding:
-                            self.free_slot(task)
-                    if self.fatal is not None:
-                        raise self.fatal
+                    reply = self._attempt_here(program, task)
                     continue
                 program.active += 1
                 if (program, task) not in self.held:
@@ -239,6 +231,19 @@ class SyncDriver(Driver):
                 reply = self._ask_log(program, effect)
             else:
                 self.attend(program, effect)
+
+    def _attempt_here(self, program: Program, task: Task) -> Outcome:
+        """A lone task, in the caller's thread."""
+        self.inside += 1
+        try:
+            outcome = attempt(program, task, copy_context())
+        finally:
+            self._leave_body()
+            if self.holding:
+                self.free_slot(task)
+        if self.fatal is not None:
+            raise self.fatal
+        return outcome
 
     def _ask_log(self, program: Program, effect: SaveWrites | Load) -> Saved | None:
         log, head = program.log, program.loop.head
