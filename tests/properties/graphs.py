@@ -319,7 +319,7 @@ def build(
         key: Annotated[TYPES[kind], library.reducers[kind]] if kind in REDUCERS else TYPES[kind]
         for key, kind in graph.keys.items()
     }
-    builder = library.state_graph(TypedDict("State", schema, total=False))  # type: ignore[operator]
+    builder = library.state_graph(TypedDict("State", schema, total=False))  # type: ignore[operator] # the merge of a description is any function
     for node in graph.nodes:
         if node.inner is not None:
             action = build(node.inner, library, probe=probe, path=(*path, node.name))

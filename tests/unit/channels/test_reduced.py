@@ -62,7 +62,7 @@ ZEROS = [
     (NotRequired[Annotated[list, "documented"]], []),
 ]
 CALLABLE = [int, float, bool, tuple, bytes, frozenset, deque, Point]
-NOT_CALLABLE = [Colour, Any, typing.Optional[list], list | None, Literal["a"], "list", None, [1]]  # noqa: UP045
+NOT_CALLABLE = [Colour, Any, typing.Optional[list], list | None, Literal["a"], "list", None, [1]]  # noqa: UP045 - the older spelling is what is tested
 """Types by whether they can be called without arguments; none of them has a zero for `max`."""
 
 
