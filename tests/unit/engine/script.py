@@ -9,7 +9,7 @@ asked for, one short text an effect, in order:
     save loop 1: done a:1       ... and the records that go with it
     writes question a:1, ...    records alone
     run a:1 / start a:1 / start a:1 +0.5
-    wait / cancel / warn
+    wait / warn / cancel / cancel calls of a:1
     emit values
     reply one done
 
@@ -211,10 +211,14 @@ class Script:
         return event
 
     def _cancel(self, effect: effects.Cancel) -> None:
+        """What is stopped isn't heard of otherwise any more, and makes no further calls."""
         if self.finish_on_cancel:
             return
-        self.events = [Stopped(task) for task in self.running]
-        self.waiting.clear()
+        stopped = [task for task in self.running if effect.calls_of in (None, task.parent)]
+        self.events = [e for e in self.events if e.task not in stopped and e.task.parent not in stopped]
+        self.events += [Stopped(task) for task in stopped]
+        for task in stopped:
+            self.waiting.pop(task, None)
 
     def _emit(self, effect: Emit) -> None:
         self.emitted.append(effect)
@@ -253,6 +257,8 @@ def said(effect: effects.Effect) -> str:
             return f"run {task.id}"
         case Emit():
             return f"emit {effect.mode}"
+        case effects.Cancel(task) if task is not None:
+            return f"cancel calls of {task.id}"
         case effects.Reply(call, outcome):
             return f"reply {call.task.id} {type(outcome).__name__.lower()}"
         case _:

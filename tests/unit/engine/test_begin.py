@@ -203,7 +203,7 @@ def test_the_first_routers_own_writes_are_a_nested_graphs():
 
 def test_a_state_that_the_graph_knows():
     graph = tables("a b c", (START, "a"), (["a", "b"], "c"))
-    check_known(graph, State(due=("a",), sends=(Send("b"),), deferred=("c",), joins={"a+b>c": ("a",)}), "t")
+    check_known(graph, State(due=("a",), sends=(Send("b"),), deferred=("c",), joins={"a|b:c": ("a",)}), "t")
     with pytest.raises(ConfigError, match=r"thread 't' is due to run node 'z'.*Known nodes: a, b, c"):
         check_known(graph, State(due=("a",), sends=(Send("z"),)), "t")
     with pytest.raises(ConfigError, match="thread 't' waits in the join 'x>y'"):

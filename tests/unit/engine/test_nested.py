@@ -283,11 +283,18 @@ def test_a_command_for_the_parent_may_stand_beside_edges(edges):
     assert outcome.targets == ["d"]
 
 
+def test_a_commands_update_comes_after_what_the_child_committed():
+    command = Command(graph=PARENT, update={"x": 9, "log": ["command"], "y": 8})
+    outcome = Child(graphs(), a=wrote(x=1, log=["a"], y=2), b=escaped(command)).run()
+    assert outcome.writes == [("log", ["a"]), ("x", 9), ("log", ["command"]), ("y", 8)]
+
+
 def test_a_command_for_a_graph_further_out_goes_on():
     command = Command(graph="elsewhere", update={"z": 9})
     child = Child(graphs(), a=wrote(x=1), b=escaped(command))
     outcome = child.run()
     assert (type(outcome), outcome.task, outcome.command) == (Escaped, child.task, command)
+    assert outcome.writes == [("x", 1)]
 
 
 def test_a_namespace_names_a_graph():

@@ -104,19 +104,19 @@ def test_sends_are_kept_in_plan_order():
 def test_a_join_fires_when_all_its_sources_ran_and_starts_anew():
     graph = tables("a b c", (START, "a"), (["a", "b"], "c"))
     state = advanced(graph, State(), "a")
-    assert (state.due, state.joins) == ((), {"a+b>c": ("a",)})
-    assert advanced(graph, state, "a").joins == {"a+b>c": ("a",)}
+    assert (state.due, state.joins) == ((), {"a|b:c": ("a",)})
+    assert advanced(graph, state, "a").joins == {"a|b:c": ("a",)}
     state = advanced(graph, state, "b")
     assert (state.due, state.joins) == (("c",), {})
     state = advanced(graph, state, "b")
-    assert (state.due, state.joins) == ((), {"a+b>c": ("b",)})
+    assert (state.due, state.joins) == ((), {"a|b:c": ("b",)})
     state = advanced(graph, state, "a", "b", "a")
     assert (state.due, state.joins) == (("c",), {})
 
 
 def test_every_order_of_a_steps_tasks_fills_joins_alike():
     graph = tables("a b c d", (START, "a"), (["a", "b", "c"], "d"), (["a", "d"], "b"))
-    for held in ({}, {"a+b+c>d": ("b",)}, {"a+d>b": ("d",), "a+b+c>d": ("b", "c")}):
+    for held in ({}, {"a|b|c:d": ("b",)}, {"a|d:b": ("d",), "a|b|c:d": ("b", "c")}):
         states = [
             advanced(graph, State(joins=dict(held)), *order)
             for order in itertools.permutations(["a", "c", "a"])
@@ -167,23 +167,23 @@ def test_deferred_nodes_stay_held_while_a_simple_node_ends():
 
 def test_deferred_nodes_come_before_joins():
     graph = tables({"a": {}, "b": {}, "c": {"defer": True}}, (START, "a"), (["a", "b"], "c"), join="arrived")
-    state = State(deferred=("c",), joins={"a+b>c": ("a",)})
+    state = State(deferred=("c",), joins={"a|b:c": ("a",)})
     assert revive(graph, state)
-    assert state == State(due=("c",), joins={"a+b>c": ("a",)})
+    assert state == State(due=("c",), joins={"a|b:c": ("a",)})
 
 
 def test_joins_that_take_what_arrived_fire_together():
     graph = tables(
         "a b c d", (START, "a"), (["a", "b"], "d"), (["b", "a"], "c"), (["c", "d"], "a"), join="arrived"
     )
-    state = State(joins={"a+b>d": ("a",), "a+b>c": ("b",)})
+    state = State(joins={"a|b:d": ("a",), "a|b:c": ("b",)})
     assert revive(graph, state)
     assert state == State(due=("c", "d"))
 
 
 def test_two_joins_into_one_node_make_it_due_once():
     graph = tables("a b c d", (START, "a"), (["a", "b"], "d"), (["a", "c"], "d"), join="arrived")
-    state = State(joins={"a+b>d": ("a",), "a+c>d": ("a",)})
+    state = State(joins={"a|b:d": ("a",), "a|c:d": ("a",)})
     assert revive(graph, state)
     assert state == State(due=("d",))
 
@@ -195,7 +195,7 @@ def test_nothing_waits():
 @pytest.mark.parametrize(("strict", "raises"), [(True, True), (False, False)])
 def test_a_join_that_waits_for_all_is_stuck(strict, raises):
     graph = tables("a b c d", (START, "a"), (["a", "b", "c"], "d"), strict=strict)
-    state = State(joins={"a+b+c>d": ("b",)})
+    state = State(joins={"a|b|c:d": ("b",)})
     if not raises:
         assert not revive(graph, state)
         return
@@ -210,15 +210,15 @@ def test_a_join_that_waits_for_all_is_stuck(strict, raises):
 def test_the_first_stuck_join_is_named():
     graph = tables("a b c d", (START, "a"), (["a", "b"], "d"), (["a", "b"], "c"))
     with pytest.raises(StuckJoinError, match="join into 'c'"):
-        revive(graph, State(joins={"a+b>d": ("a",), "a+b>c": ("a",)}))
+        revive(graph, State(joins={"a|b:d": ("a",), "a|b:c": ("a",)}))
 
 
 def test_joins_that_can_fire_go_before_one_that_is_stuck():
     graph = tables("a b c d", (START, "a"), (["a", "b"], "d"), (["a", "b"], "c"), join="arrived")
-    graph.joins["a+b>d"].policy = "all"
-    state = State(joins={"a+b>d": ("a",), "a+b>c": ("a",)})
+    graph.joins["a|b:d"].policy = "all"
+    state = State(joins={"a|b:d": ("a",), "a|b:c": ("a",)})
     assert revive(graph, state)
-    assert state == State(due=("c",), joins={"a+b>d": ("a",)})
+    assert state == State(due=("c",), joins={"a|b:d": ("a",)})
 
 
 @pytest.mark.parametrize(
@@ -228,8 +228,8 @@ def test_joins_that_can_fire_go_before_one_that_is_stuck():
         (State(due=("a",)), "all", True),
         (State(sends=(Send("a"),)), "all", True),
         (State(deferred=("a",)), "all", True),
-        (State(joins={"a+b>c": ("a",)}), "all", False),
-        (State(joins={"a+b>c": ("a",)}), "arrived", True),
+        (State(joins={"a|b:c": ("a",)}), "all", False),
+        (State(joins={"a|b:c": ("a",)}), "arrived", True),
     ],
 )
 def test_what_is_unfinished(state, policy, expected):
@@ -260,7 +260,7 @@ def test_what_is_due_doesnt_depend_on_the_order_of_the_tasks(names, targets, hel
     for order in itertools.permutations(names):
         ended = [done(JOINED, order[0], *targets), *order[1:]] if order[0] == names[0] else None
         if ended is not None:
-            state = advanced(JOINED, State(joins={"a+b>c": held} if held else {}), *ended)
+            state = advanced(JOINED, State(joins={"a|b:c": held} if held else {}), *ended)
             states.add((state.due, state.deferred, tuple(sorted(state.joins.items()))))
     assert len(states) == 1
     due = next(iter(states))[0]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from juncture import RemainingSteps, StateGraph
 from juncture.channels import Topic, add_messages
-from juncture.engine.returns import Reader, Returned, quick
+from juncture.engine.returns import Reader, Returned, followed_by, is_last, quick
 from juncture.engine.routing import Routes
 from juncture.engine.values import copied
 from juncture.errors import InvalidUpdateError, RoutingError
@@ -400,6 +400,27 @@ def test_commands_and_none_of_a_single_value():
 
 def test_a_stream_as_the_value_is_refused():
     assert refused([iter([])], "list_iterator", LISTED) == ("n", ROOT)
+
+
+# ── one task's writes after another's ────────────────────────────────────────────────────────────────────────
+
+
+def test_a_later_write_of_the_same_task_replaces_an_earlier_last_value():
+    earlier, later = [("x", 1), ("log", ["a"]), ("y", 2)], [("x", 3), ("log", ["b"])]
+    assert followed_by(TABLES, earlier, later) == [("log", ["a"]), ("y", 2), ("x", 3), ("log", ["b"])]
+    assert followed_by(OPEN, earlier, later) == [("y", 2), ("x", 3), ("log", ["b"])]
+    assert followed_by(TABLES, earlier, []) == earlier
+    assert followed_by(TABLES, [], later) == later
+    assert earlier == [("x", 1), ("log", ["a"]), ("y", 2)]
+
+
+def test_which_keys_keep_the_last_value():
+    assert [is_last(TABLES, name) for name in ("x", "log", "topic", "undeclared")] == [
+        True,
+        False,
+        False,
+        True,
+    ]
 
 
 # ── the quick reading ────────────────────────────────────────────────────────────────────────────────────────

@@ -205,7 +205,46 @@ def test_a_failure_that_is_held_fails_when_the_calls_have_ended():
     )
     with pytest.raises(RuntimeError, match="down"):
         script.play()
-    assert script.did == ["run a:1", "start one", "wait", "wait", "reply one done"]
+    assert script.did == [
+        "run a:1",
+        "start one",
+        "wait",
+        "cancel calls of a:1",
+        "wait",
+        "reply one stopped",
+    ]
+
+
+def test_calls_of_a_failed_task_may_end_all_the_same_and_are_kept_for_its_next_try():
+    graph = tables({"a": {"retry_policy": RetryPolicy(jitter=False)}}, (START, "a"))
+    for saving in (True, False):
+        bodies = {
+            "a": in_turn(ending("one", failed(ConnectionError())), calling("one")),
+            "call": in_turn(result(1), result(2)),
+        }
+        script = Script(graph, request(saving=saving), bodies, order=["a", "one"], finish_on_cancel=True)
+        assert script.values()["log"] == [1]
+        assert script.ran() == ["a:1", "one", "a:1"]
+
+
+def test_only_the_failed_tasks_calls_are_cancelled():
+    script = Script(
+        fan("a b"),
+        request(),
+        {"a": ending("one", failed(RuntimeError("down"))), "b": calling("two"), "call": result(1)},
+        order=["one", "two", "a", "one"],
+    )
+    with pytest.raises(RuntimeError, match="down"):
+        script.play()
+    assert [(reply.call.task.id, type(reply.outcome)) for reply in script.replies] == [
+        ("one", Stopped),
+        ("two", Stopped),
+    ]
+    assert (
+        script.did.index("cancel calls of a:1")
+        < script.did.index("reply one stopped")
+        < script.did.index("cancel")
+    )
 
 
 def test_a_failed_call_is_its_callers_to_handle():
@@ -237,7 +276,12 @@ def test_a_call_that_asks_pauses_its_caller_however_that_ends():
         store = Store()
         bodies = {"a": ending("one", end), "call": asked("q")}
         script = Script(
-            chain("a"), request(saving=True, namespace=("n",)), bodies, store=store, order=["a", "one"]
+            chain("a"),
+            request(saving=True, namespace=("n",)),
+            bodies,
+            store=store,
+            order=["a", "one"],
+            finish_on_cancel=True,
         )
         finish = script.play()
         own = [question(script.began[0], "own")] if end(script.began[0]).__class__ is Paused else []

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from juncture.engine.effects import Failed, Paused, Stopped
+from juncture.engine.effects import Escaped, Failed, Paused, Stopped
 from juncture.engine.state import State, TaskRecord
 from juncture.errors import InvalidUpdateError
 from juncture.types import START, Command, RetryPolicy
@@ -145,6 +145,51 @@ def test_open_questions_are_saved_and_named_beside_a_failure():
     ]
 
 
+# ── a step that can't be committed ───────────────────────────────────────────────────────────────────────────
+
+
+def test_what_was_saved_of_the_node_to_blame_is_taken_back():
+    graph, store = fan("a b c"), Store()
+    bodies = {"a": wrote(x=1), "b": wrote(x=2), "c": added}
+    script = Script(graph, request(saving=True), bodies, store=store, order=["a", "b", "c"])
+    with pytest.raises(InvalidUpdateError, match="'a' and 'b' wrote it"):
+        script.play()
+    assert script.did[-1] == "writes done c:1, done b:1"
+    script = Script(graph, request("continue", saving=True), {"b": wrote(y=2)}, store=store)
+    assert script.values() == {"x": 1, "y": 2, "log": ["c:1"]}
+    assert script.ran() == ["b:1"]
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations("abc")))
+def test_whichever_ended_last_only_the_node_to_blame_runs_again(order):
+    graph, store = fan("a b c"), Store()
+    bodies = {"a": wrote(x=1), "b": wrote(x=2), "c": added}
+    with pytest.raises(InvalidUpdateError):
+        Script(graph, request(saving=True), bodies, store=store, order=order).play()
+    script = Script(graph, request("continue", saving=True), {"b": nothing}, store=store)
+    assert script.values() == {"x": 1, "log": ["c:1"]}
+    assert script.ran() == ["b:1"]
+
+
+def test_where_no_node_is_to_blame_all_run_again():
+    graph, store = fan("a b"), Store()
+    with pytest.raises(TypeError):
+        Script(graph, request(saving=True), {"a": added, "b": wrote(log=3)}, store=store).play()
+    script = Script(graph, request("continue", saving=True), {"a": added, "b": added}, store=store)
+    assert script.values()["log"] == ["a:1", "b:1"]
+    assert script.ran() == ["a:1", "b:1"]
+
+
+@pytest.mark.parametrize(("names", "saving"), [("a", True), ("a b", False)])
+def test_where_nothing_was_saved_nothing_is_taken_back(names, saving):
+    graph = fan(names)
+    script = Script(graph, request(saving=saving), {"a": wrote(log=3)})
+    with pytest.raises(TypeError):
+        script.play()
+    assert not any(did.startswith("writes") for did in script.did)
+    assert script.loop.state.due == tuple(names.split())
+
+
 # ── retries ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -243,6 +288,19 @@ def test_the_other_tasks_of_its_step_are_cancelled_and_discarded_with_a_warning(
     assert "node 'b' left for the enclosing graph in step 1" in script.warnings[0]
     assert "a, c, d, and 1 open questions" in script.warnings[0]
     assert len(store.checkpoints) == 1
+
+
+def test_what_left_with_writes_of_its_own_has_written_them():
+    """A graph nested in this one that left for one further out: what it committed counts."""
+
+    def body(task):
+        return Escaped(task, OUT, [("x", 5), ("log", ["own"])])
+
+    more = {"namespace": ("n:1",), "returns": True, "shared_keys": frozenset({"log"})}
+    script = Script(fan("a b"), request(x=1, log=["in"], **more), {"a": body, "b": added}, order=["a"])
+    ending = script.play()
+    assert (ending.command, ending.state.values) == (OUT, {"x": 5, "log": ["in", "own"]})
+    assert (ending.state.written, ending.state.touched) == ((("log", ["own"]),), ("x",))
 
 
 def test_the_first_command_in_plan_order_counts():

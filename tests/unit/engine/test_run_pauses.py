@@ -114,6 +114,17 @@ def test_questions_are_answered_in_any_order_and_the_rest_stay_open():
     assert thread.script.ran() == ["a:1"]
 
 
+def test_a_task_whose_graph_paused_before_a_node_is_gone_on_from():
+    """A pause of a nested graph before or after a node isn't a question that must be answered."""
+    pause = static_question("t", ("a:1",), 1, "n", "before")
+    thread = Thread(
+        chain("a"), {"a": lambda task: Paused(task, [pause]) if task.records is None else added(task)}
+    )
+    assert thread.run().questions == [pause]
+    ending = thread.run("continue")
+    assert (ending.status, ending.state.values["log"]) == ("completed", ["a:1"])
+
+
 def test_a_task_with_some_answers_runs_again_and_asks_for_the_rest():
     thread = Thread(chain("a"), {"a": saying("q", "r")})
     thread.run()

@@ -87,7 +87,7 @@ def test_a_checkpoint_holds_the_committed_state_and_what_is_due():
     )
     assert (second.source, second.parent_id) == ("loop", first.checkpoint_id)
     assert second.state == State(
-        1, {"x": 2, "log": []}, {}, ("c",), (Send("b", {"n": 1}),), {"a+b>c": ("a",)}
+        1, {"x": 2, "log": []}, {}, ("c",), (Send("b", {"n": 1}),), {"a|b:c": ("a",)}
     )
     assert script.loop.head == store.head.checkpoint_id
 
@@ -208,7 +208,7 @@ def test_going_on_needs_something_to_do():
         State(1, due=("c",)),
         State(1, sends=(Send("c"),)),
         State(1, deferred=("c",)),
-        State(1, joins={"a+b>c": ("b",)}),
+        State(1, joins={"a|b:c": ("b",)}),
     ],
 )
 def test_whatever_is_left_to_do_can_be_gone_on_with(state):
@@ -232,7 +232,7 @@ def test_a_new_input_drops_what_was_left_and_says_so():
         {},
         ("b",),
         (Send("c"),),
-        {"b+c>a": ("c",)},
+        {"b|c:a": ("c",)},
         ("c",),
         carried=(TaskRecord("b:5", "failed", "", ""),),
     )
@@ -247,12 +247,12 @@ def test_a_new_input_drops_what_was_left_and_says_so():
 
 def test_lenient_a_new_input_keeps_half_filled_joins_and_says_nothing():
     graph, store = tables("a b c", (START, "a"), ("a", "b"), (["b", "c"], "a"), strict=False), Store()
-    store.checkpoints.append(_saved(State(4, {"x": 1}, {}, ("b",), joins={"b+c>a": ("c",)})))
+    store.checkpoints.append(_saved(State(4, {"x": 1}, {}, ("b",), joins={"b|c:a": ("c",)})))
     script = Script(graph, request(saving=True, x=2), store=store, stop_at=2)
     with pytest.raises(Stop):
         script.play()
     assert script.warnings == []
-    assert store.state == State(5, {"x": 2}, {}, ("a",), joins={"b+c>a": ("c",)})
+    assert store.state == State(5, {"x": 2}, {}, ("a",), joins={"b|c:a": ("c",)})
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_lenient_a_new_input_keeps_half_filled_joins_and_says_nothing():
         {"due": ("b",)},
         {"sends": (Send("c"),)},
         {"deferred": ("c",)},
-        {"joins": {"a+b>c": ("a",)}},
+        {"joins": {"a|b:c": ("a",)}},
     ],
 )
 def test_a_new_input_says_so_whatever_was_left(left):
@@ -274,7 +274,7 @@ def test_a_new_input_says_so_whatever_was_left(left):
 
 def test_a_join_that_will_never_fire_isnt_unfinished():
     graph, store = tables("a b c", (START, "a"), (["a", "b"], "c")), Store()
-    store.checkpoints.append(_saved(State(1, {}, joins={"a+b>c": ("b",)})))
+    store.checkpoints.append(_saved(State(1, {}, joins={"a|b:c": ("b",)})))
     script = Script(graph, request(saving=True), store=store, stop_at=2)
     with pytest.raises(Stop):
         script.play()
@@ -287,7 +287,7 @@ def test_a_join_that_will_never_fire_isnt_unfinished():
         ({"due": ("a", "gone")}, "gone"),
         ({"sends": (Send("gone"),)}, "gone"),
         ({"deferred": ("gone",)}, "gone"),
-        ({"joins": {"x+y>z": ("x",)}}, "x+y>z"),
+        ({"joins": {"x|y:z": ("x",)}}, "x|y:z"),
     ],
 )
 def test_a_thread_of_another_version_of_the_graph_cant_go_on(left, name):
@@ -301,7 +301,7 @@ def test_a_thread_of_another_version_of_the_graph_cant_go_on(left, name):
 
 def test_a_thread_of_another_version_of_the_graph_takes_new_input():
     store = Store()
-    store.checkpoints.append(_saved(State(1, {"x": 1}, due=("gone",), joins={"x+y>z": ("x",)})))
+    store.checkpoints.append(_saved(State(1, {"x": 1}, due=("gone",), joins={"x|y:z": ("x",)})))
     script = Script(chain("a"), request(saving=True, y=2), {"a": added}, store=store)
     assert script.values() == {"x": 1, "y": 2, "log": ["a:3"]}
 

@@ -20,7 +20,18 @@ from juncture.channels import (
     add_messages,
 )
 from juncture.channels.managed import IsLastStepManager, RemainingStepsManager
-from juncture.engine.tables import ASYNC, CHANNEL, ENTRY, EVERY_KEY, GENERATOR, GRAPH, LAST, REDUCE, SYNC
+from juncture.engine.tables import (
+    ASYNC,
+    CHANNEL,
+    ENTRY,
+    EVERY_KEY,
+    FACTORY,
+    GENERATOR,
+    GRAPH,
+    LAST,
+    REDUCE,
+    SYNC,
+)
 from juncture.errors import GraphBuildError
 from juncture.types import END, ROOT, START, RetryPolicy
 
@@ -304,10 +315,67 @@ def test_how_a_nodes_code_is_called_and_what_it_is_given():
         (SYNC, {}),
         (ASYNC, {"runtime": "runtime"}),
         (GENERATOR, {"writer": "writer"}),
-        (SYNC, {}),
+        (FACTORY, {}),
     ]
     assert (nodes["a"].call, nodes["made"].call) == (node, None)
     assert nodes["made"].factory() is node
+
+
+@pytest.mark.parametrize(
+    ("action", "kind", "inject"),
+    [(node, SYNC, []), (coroutine, ASYNC, ["runtime"]), (generator, GENERATOR, ["writer"])],
+)
+def test_what_a_factory_makes_stands_where_the_factory_stood(action, kind, inject):
+    policy = RetryPolicy(max_attempts=5)
+    builder = graph().add_node(
+        "made", factory=lambda: action, input_schema=Narrow, retry_policy=policy, inline=True
+    )
+    builder.add_edge("made", "a").add_edge(["made", "a"], "b")
+    stands = builder.compile().tables.nodes["made"]
+    made = stands.prepare(stands.factory())
+    assert (made.name, made.kind, made.call, list(made.inject)) == ("made", kind, action, inject)
+    assert made.project({"x": 1, "log": []}) == {"x": 1}
+    assert (made.retry, made.inline) == ((policy,), True)
+    for name in ("successors", "joins", "routers", "routes", "straight"):
+        assert getattr(made, name) == getattr(stands, name)
+    assert made.successors == ("a",)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_factory_may_make_a_graph(compiled):
+    inner = graph(Keys, "i")
+    stands = (
+        graph()
+        .add_node("made", factory=lambda: inner.compile() if compiled else inner)
+        .compile()
+        .tables.nodes["made"]
+    )
+    made = stands.prepare(stands.factory())
+    assert (made.kind, made.shared_keys, made.returned_keys) == (GRAPH, {"log"}, {"x"})
+
+
+@pytest.mark.parametrize("made", [3, None, "node"])
+def test_what_a_factory_makes_must_be_an_action(made):
+    stands = graph().add_node("made", factory=lambda: made).compile().tables.nodes["made"]
+    with pytest.raises(GraphBuildError, match=f"the factory of node 'made' made {made!r}") as caught:
+        stands.prepare(stands.factory())
+    assert caught.value.node == "made"
+
+
+def test_a_nested_graph_has_no_saver_of_its_own():
+    inner = graph(Keys, "i")
+    with pytest.raises(
+        GraphBuildError, match="node 'in' is a graph compiled with a saver of its own"
+    ) as caught:
+        graph().add_node("in", inner.compile("memory:")).compile()
+    assert caught.value.node == "in"
+    assert (
+        not graph()
+        .add_node("in", inner.compile(checkpointer=False))
+        .compile()
+        .tables.nodes["in"]
+        .graph.persist
+    )
 
 
 def test_a_node_that_nothing_fills_is_named():

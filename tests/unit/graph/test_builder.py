@@ -119,7 +119,9 @@ def test_names_are_unique():
     [
         (("z",), {}, "needs an action or a factory", "z"),
         (("z", node), {"factory": node}, "needs an action or a factory, and not both", "z"),
-        (("z", 3), {}, "the action of node 'z' is a int; it must be callable or a graph", "z"),
+        (("z", 3), {}, "the action of node 'z' is 3, a int; it must be callable or a graph", "z"),
+        (("z",), {"factory": 3}, "the factory of node 'z' is a int; it must be callable", None),
+        (("z", node), {"isolation": "none"}, 'isolation of node \'z\' is "copy" or "shared"', "z"),
         (("", node), {}, "a node's name is a string that isn't empty, got ''", None),
     ],
 )
@@ -182,7 +184,7 @@ def test_edges():
     assert builder.edges == {(START, "a"), ("a", "b"), ("b", END), (START, "c"), ("c", END), ("later", "a")}
 
 
-@pytest.mark.parametrize("kind", [list, tuple, iter])
+@pytest.mark.parametrize("kind", [list, tuple, set, frozenset, iter])
 def test_a_join_is_its_sources_once_and_sorted(kind):
     builder = graph().add_edge(kind(["c", "a", "c"]), "b", join="arrived")
     assert [(join.sources, join.target, join.policy) for join in builder.joins] == [
@@ -201,12 +203,22 @@ def test_a_join_is_its_sources_once_and_sorted(kind):
         (["a", "z"], "b", {}, "Need to add_node `z` first", "z"),
         (["a", "b"], "z", {}, "Need to add_node `z` first", "z"),
         ([], "b", {}, "the join into 'b' has no sources", None),
+        ("a", None, {}, "an edge ends at a node's name or END, got None", None),
+        (["a", "b"], ["c"], {}, "an edge ends at a node's name or END, got ['c']", None),
+        (3, "a", {}, "an edge starts at a node's name, START, or a list of names, got 3", None),
         (["a", "b"], START, {}, "START cannot be an end node", None),
         (["a", "b"], "c", {"join": "any"}, 'join is "all" or "arrived", got \'any\'', None),
     ],
 )
 def test_what_is_no_edge(start, end, options, text, name):
     refused(graph().add_edge, start, end, text=text, node=name, **options)
+
+
+def test_a_join_has_one_policy():
+    builder = (
+        graph().add_edge(["a", "b"], "c").add_edge(["b", "a"], "c").add_edge(["a", "c"], "b", join="arrived")
+    )
+    refused(builder.add_edge, ["b", "a"], "c", join="arrived", text="exists with another policy", node="c")
 
 
 # ── conditional edges ────────────────────────────────────────────────────────────────────────────────────────
@@ -258,6 +270,7 @@ def test_what_a_branch_is_called():
         (("b", router), {}, "Branch with name `router` already exists for node `b`", "b"),
         (("a", router, {}), {}, "the path_map of branch 'router' at node 'a' is empty", "a"),
         (("a", router, []), {}, "is empty", "a"),
+        (("a", router, "bc"), {}, "is the string 'bc'; give a list of names", None),
         ((START, router, []), {}, "is empty", START),
     ],
 )

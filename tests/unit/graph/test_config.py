@@ -49,7 +49,7 @@ def test_a_thread_may_be_given_straight_to_the_call(config):
 
 @pytest.mark.parametrize(
     ("given", "text"),
-    [("t", "t"), (7, "7"), (0, "0"), (1.5, "1.5"), (uuid.UUID(int=2), str(uuid.UUID(int=2)))],
+    [("t", "t"), (7, "7"), (0, "0"), (2**70, str(2**70)), (uuid.UUID(int=2), str(uuid.UUID(int=2)))],
 )
 def test_a_thread_is_text(given, text):
     assert read_config({"configurable": {"thread_id": given}}, None).thread_id == text
@@ -62,7 +62,7 @@ def test_two_threads_are_refused():
         read_config({"configurable": {"thread_id": "b"}}, "a")
 
 
-@pytest.mark.parametrize("thread", [True, False, ["t"], ("t",), {"t": 1}, b"t", {"t"}, object()])
+@pytest.mark.parametrize("thread", [True, False, ["t"], ("t",), {"t": 1}, b"t", {"t"}, object(), 1.5])
 def test_what_isnt_a_thread_is_refused(thread):
     for arguments in ((None, thread), ({"configurable": {"thread_id": thread}}, None)):
         with pytest.raises(ConfigError, match=f"got {type(thread).__name__}"):
@@ -143,6 +143,28 @@ def test_an_older_checkpoint_is_refused():
     assert read_config({"configurable": {"thread_id": "t", "checkpoint_id": None}}, None).thread_id == "t"
 
 
+@pytest.mark.parametrize("run", [3, True, "", ["r"], object()])
+def test_what_isnt_a_runs_id_is_refused(run):
+    with pytest.raises(ConfigError, match=r"config\['run_id'\] is a UUID or a string"):
+        read_config({"run_id": run}, None)
+    assert read_config({"run_id": "r"}, None).run_id == "r"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("tags", "a"), ("tags", [1]), ("tags", {"a"}), ("metadata", [1]), ("metadata", "m"), ("run_name", 3)],
+)
+def test_what_listeners_couldnt_read_is_refused(name, value):
+    with pytest.raises(ConfigError, match=rf"config\['{name}'\] is a "):
+        read_config({name: value}, None)
+
+
+def test_what_listeners_read():
+    config = {"tags": ("a", "b"), "metadata": MappingProxyType({}), "run_name": "r"}
+    assert read_config(config, None).config == config
+    assert read_config(dict.fromkeys(config), None).run_id is None
+
+
 # ── stream modes ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -151,6 +173,12 @@ def test_modes():
     assert read_modes(["updates", "values"]) == ("updates", "values")
     assert read_modes(STREAM_MODES) == STREAM_MODES
     assert read_modes([]) == ()
+
+
+@pytest.mark.parametrize("modes", [None, 3, {"values"}, {"values": 1}])
+def test_what_isnt_a_list_of_modes_is_refused(modes):
+    with pytest.raises(ConfigError, match=r"stream_mode is a name or a list of names, got .*Known: values"):
+        read_modes(modes)
 
 
 @pytest.mark.parametrize("modes", ["value", "", ["values", "nope"], [["values"]], [None]])
