@@ -296,6 +296,12 @@ def test_a_command_goes_where_it_says_and_adds_to_what_is_due():
     assert thread.script.did[:2] == ["load", "save command 0"]
 
 
+def test_a_commands_goto_to_a_deferred_node_is_held_back():
+    graph = tables({"a": {}, "b": {}, "z": {"defer": True}}, (START, "a"), ("a", "b"))
+    script = Script(graph, request("command", targets=["a", "z"]), dict.fromkeys("abz", added))
+    assert script.values()["log"] == ["a:1", "b:2", "z:3"]
+
+
 def test_an_update_goes_in_before_the_resumed_task_runs_once():
     thread = Thread(chain("a"), {"a": saying("q")})
     thread.run(x=1)
