@@ -13,6 +13,7 @@ which something was written, changed or not; a run that ends in exactly `limit` 
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import event, given, reject
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ from tests.properties.observe import shown
 from tests.properties.strategies import LENIENT, examples, graphs, inputs
 
 require_langgraph()
+pytestmark = pytest.mark.timeout(400)  # a failure takes minutes to be made small
 
 
 def without(*features: str) -> st.SearchStrategy[Graph]:

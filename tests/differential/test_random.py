@@ -18,6 +18,7 @@ from tests.properties.observe import expect
 from tests.properties.strategies import examples, inputs
 
 require_langgraph()
+pytestmark = pytest.mark.timeout(400)  # a failure takes minutes to be made small
 
 
 @examples(250)

@@ -19,6 +19,8 @@ from tests.properties.observe import (
 )
 from tests.properties.strategies import LENIENT, STRICT, examples, graphs, inputs
 
+pytestmark = pytest.mark.timeout(400)  # a failure takes minutes to be made small
+
 LIMITS = st.integers(3, 12)
 
 

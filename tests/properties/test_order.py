@@ -20,6 +20,8 @@ from tests.properties.graphs import Graph, Node, Probe, build, digest, juncture
 from tests.properties.observe import DRIVERS, Expected, check_error, expect
 from tests.properties.strategies import STRICT, examples, graphs, inputs
 
+pytestmark = pytest.mark.timeout(400)  # a failure takes minutes to be made small
+
 PATIENCE_S = 20.0
 """How long a task waits at the gate before it gives up: only a broken engine or test takes so long."""
 
