@@ -1,4 +1,4 @@
-"""The graphs of `handmade` show the same in LangGraph 1.2.24 and in Juncture with ``strict=False``."""
+"""The graphs of `handmade` and `handmade_states` show the same in LangGraph 1.2.24 and in Juncture with ``strict=False``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.differential.handmade import CASES, Case
+from tests.differential.handmade import Case
+from tests.differential.handmade_states import CASES
 from tests.differential.peers import names_of, require_langgraph, watch
 
 require_langgraph()

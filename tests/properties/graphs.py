@@ -86,7 +86,7 @@ class _Described:
         ]
         return f"{type(self).__name__}({', '.join(shown)})"
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # hypothesis prints examples by it
+    def _repr_pretty_(self, printer: Any, *_: Any) -> None:  # hypothesis prints examples by it
         printer.text(repr(self))
 
 

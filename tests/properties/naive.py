@@ -88,11 +88,10 @@ class Run:
             self.fire(lambda join, seen: seen == set(join.sources))
         if not self.due and not self.sends:
             self.fire(lambda join, seen: join.policy == "arrived")
-        tasks = [(name, self.values) for name in sorted(self.due)] + [
-            (send.node, send.arg) for send in self.sends
-        ]
+        edges = [(name, self.values) for name in sorted(self.due)]
+        packets = [(send.node, send.arg) for send in self.sends]
         self.due, self.sends = set(), []
-        return tasks
+        return edges + packets
 
     def fire(self, ready: Callable[[Join, set[str]], bool]) -> None:
         for join, seen in self.joins:
@@ -121,9 +120,8 @@ class Run:
             raise Unclear
         self.budget.pop()
         if node.inner:
-            return self.nested(
-                Run(node.inner, self.strict, self.limit, (*self.path, name), self.budget), view
-            )
+            child = Run(node.inner, self.strict, self.limit, (*self.path, name), self.budget)
+            return self.nested(child, view)
         self.ran[-1].append((self.path, name, digest(view)))
         try:
             done = act(node, self.graph.keys, view)
@@ -147,11 +145,7 @@ class Run:
         if not self.strict:
             return (update if up else list(child.values.items())), goto
         written = [write for step in child.steps for _, writes in step for write in writes]
-        same = {
-            key
-            for key, kind in self.graph.keys.items()
-            if kind in REDUCERS and kind == child.graph.keys.get(key)
-        }
+        same = {key for key, kind in child.graph.keys.items() if self.graph.keys.get(key) == kind != "last"}
         final = {key: child.values.get(key, Marker("remove")) for key, _ in written if key not in same}
         return [*(write for write in written if write[0] in same), *final.items(), *update], goto
 
@@ -187,9 +181,9 @@ class Run:
     def merged(self, ended: list[Ended]) -> dict[str, Any]:
         """The committed values with the writes of `ended`, in that order."""
         values = dict(self.values)
-        writes = [(key, value, name) for name, some, _ in ended for key, value in some]
-        for key in dict.fromkeys(key for key, _, _ in writes):
-            mine = [value for k, value, _ in writes if k == key]
+        writes = [write for _, some, _ in ended for write in some]
+        for key in dict.fromkeys(key for key, _ in writes):
+            mine = [value for k, value in writes if k == key]
             reducer = REDUCERS.get(self.graph.keys[key])
             marks = {value.how for value in mine if isinstance(value, Marker)}
             overwrites = [value for value in mine if isinstance(value, Marker) and value.how == "overwrite"]
