@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 
-from juncture import START, InMemorySaver, NothingToResumeError, Send, task
+from juncture import START, InMemorySaver, NothingToResumeError, RetryPolicy, Send, StateGraph, task
 from tests.behaviour.building import builder, chain, fan, thread, wrote
 from tests.behaviour.leftovers import no_other_task, nothing_left
 
@@ -351,6 +351,22 @@ def test_a_generator_that_fails_when_it_is_closed_leaves_nothing_running(engine)
             assert error.args == ("while closing",)  # noqa: PT017 - it may be told, but needn't
         graph.close()
     assert how == ["begun", "cancelled"]
+
+
+def test_closing_a_stream_ends_the_waiting_for_a_retry(engine):
+    """The retry would come in an hour."""
+    tried: list[int] = []
+
+    def fails(state):
+        tried.append(1)
+        raise ConnectionError
+
+    policy = RetryPolicy(initial_interval=3600, max_interval=3600)
+    graph = StateGraph(State).add_node("a", fails, retry_policy=policy).add_node("b", wrote("y", 1))
+    graph.add_edge(START, "a").add_edge(START, "b")
+    with nothing_left():
+        engine.consume(graph.compile(), {"log": []}, lambda item: not tried)
+    assert tried == [1]
 
 
 def test_an_async_consumer_that_just_breaks_leaves_nothing_once_its_stream_is_collected():

@@ -16,6 +16,7 @@ from juncture import (
     Runtime,
     StateGraph,
 )
+from juncture.errors import HeadMovedError
 from tests.behaviour.building import builder, chain, fan, nothing, thread, wrote
 from tests.behaviour.leftovers import no_other_task, nothing_left
 
@@ -147,6 +148,29 @@ def test_a_failing_run_does_not_disturb_those_beside_it(engine):
             assert result.args == (number,)
         else:
             assert result["y"] == number
+
+
+def test_two_runs_of_one_thread_cannot_overwrite_each_other(engine, saver):
+    """The one that comes second to its save fails and says so; what the other did stays."""
+    begun, let_go = threading.Event(), threading.Event()
+
+    def node(state):
+        if state["x"] == "slow":
+            begun.set()
+            assert let_go.wait(WAIT)
+        return {"log": [state["x"]]}
+
+    graph = chain(State, saver=saver, a=node, b=nothing)
+    with ThreadPoolExecutor(1) as other:
+        slow = other.submit(engine.invoke, graph, {"x": "slow"}, thread())
+        assert begun.wait(WAIT)
+        quick = engine.invoke(graph, {"x": "quick"}, thread())
+        let_go.set()
+        error = slow.exception(WAIT)
+    assert isinstance(error, HeadMovedError)
+    assert error.thread_id == "t"
+    assert quick["log"] == ["quick"]
+    assert saver.load("t").checkpoint.checkpoint_id == quick.checkpoint.checkpoint_id
 
 
 # ── the two colours mixed ────────────────────────────────────────────────────────────────────────────────────
@@ -333,6 +357,31 @@ def test_closing_a_graph_ends_every_thread_that_its_nodes_loops_started(engine):
         assert engine.invoke(graph, {"x": 1})["x"] == 7
         graph.close()
     assert loops() <= before
+
+
+@pytest.mark.timeout(5)
+def test_closing_a_graph_while_it_runs_ends_the_run():
+    """With whatever error; but it doesn't wait for ever for a loop that was stopped."""
+    begun = threading.Event()
+
+    async def node(state):
+        begun.set()
+        await asyncio.sleep(0.2)
+        return {"x": 2}
+
+    graph = chain(State, a=node)
+
+    def close():
+        assert begun.wait(WAIT)
+        graph.close()
+
+    with ThreadPoolExecutor(1) as other:
+        closing_graph = other.submit(close)
+        try:
+            assert graph.invoke({"x": 1})["x"] == 2
+        except Exception as error:
+            assert "close" in str(error)  # noqa: PT017 - either is right
+        closing_graph.result(WAIT)
 
 
 def test_a_graph_works_again_after_close(engine):

@@ -12,6 +12,7 @@ import pytest
 from juncture import (
     START,
     InvalidUpdateError,
+    RetryPolicy,
     Send,
     StateGraph,
     failure,
@@ -209,6 +210,54 @@ def test_an_exception_whose_attributes_misbehave_arrives_as_it_is(engine, colour
 
     error = Odd("no")
     assert failing(engine, chain(State, a=colour(raises(error)))) is error
+
+
+@pytest.mark.parametrize("how", ["saved", "shown", "beside another failure", "retried"])
+def test_an_exception_that_cannot_be_shown_arrives_itself(engine, colour, saver, how):
+    class Mute(Exception):
+        def __repr__(self):
+            raise RuntimeError("no repr")
+
+        __str__ = __repr__
+
+    error = Mute()
+    together = threading.Barrier(2)
+
+    def fails(error):
+        def node(state):
+            together.wait(WAIT)
+            raise error
+
+        return node
+
+    if how == "beside another failure":
+        graph = fan(State, a=fails(ValueError("first")), b=fails(error))
+        assert type(failing(engine, graph)) is ValueError
+        return
+    if how == "retried":
+        policy = RetryPolicy(initial_interval=0, jitter=False, max_attempts=2)
+        graph = (
+            StateGraph(State)
+            .add_node("a", colour(raises(error)), retry_policy=policy)
+            .add_edge(START, "a")
+            .compile()
+        )
+    else:
+        graph = chain(State, saver=saver if how == "saved" else None, a=colour(raises(error)))
+    with pytest.raises(Mute) as caught:
+        if how == "shown":
+            engine.stream(graph, {"x": 1}, stream_mode=["tasks", "debug"])
+        else:
+            engine.invoke(graph, {"x": 1}, thread())
+    assert caught.value is error
+    assert failure(error).node == "a"
+
+
+def test_notes_that_are_no_list_are_left_alone(engine, colour):
+    error = Boom("no")
+    error.__notes__ = ("mine",)
+    assert failing(engine, chain(State, a=colour(raises(error)))) is error
+    assert error.__notes__ == ("mine",)
 
 
 def test_an_exception_object_raised_again_tells_its_last_place_only(engine, colour, saver):

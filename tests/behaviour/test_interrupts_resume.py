@@ -182,6 +182,48 @@ def test_questions_of_graphs_awaited_at_once_inside_a_node(engine, saver):
     graph.close()
 
 
+def test_graphs_called_in_another_order_on_resume_take_up_their_own_runs(engine, saver):
+    """In a gather, in a batch, in threads: nobody promises an order."""
+
+    def ask(state):
+        return {"log": [(state["x"], interrupt(f"{state['x']}?"))]}
+
+    inner = chain(State, begin=lambda state: {"log": [("begun", state["x"])]}, ask=ask)
+    order = ["one", "two"]
+
+    async def outer(state):
+        found = await asyncio.gather(*[inner.ainvoke({"x": x}) for x in order], return_exceptions=True)
+        return {
+            "log": [(x, each["log"]) for x, each in zip(order, found, strict=True) if isinstance(each, dict)]
+        }
+
+    graph = chain(State, saver=saver, outer=outer)
+    ids = by_value(engine.invoke(graph, {"x": 0}, thread()))
+    order.reverse()
+    done = engine.resume(graph, {ids["one?"]: 1, ids["two?"]: 2}, thread())
+    assert done["log"] == [
+        ("two", [("begun", "two"), ("two", 2)]),
+        ("one", [("begun", "one"), ("one", 1)]),
+    ]
+    graph.close()
+
+
+def test_a_batch_inside_a_node_asks_and_is_answered(engine, saver):
+    inner = chain(State, ask=lambda state: {"log": [interrupt(f"{state['x']}?")]})
+
+    def outer(state):
+        return {"log": [result["log"] for result in inner.batch([{"x": n} for n in range(3)])]}
+
+    graph = chain(State, saver=saver, outer=outer)
+    result = engine.invoke(graph, {"x": 0}, thread())
+    for _ in range(3):
+        if result.status == "completed":
+            break
+        answers = {question.id: f"answer to {question.value}" for question in result.interrupts}
+        result = engine.invoke(graph, Command(resume=answers), thread())
+    assert result["log"] == [[f"answer to {n}?"] for n in range(3)]
+
+
 def test_a_graph_called_with_a_thread_of_its_own_pauses_for_itself(engine, saver, ran):
     """Its questions are its thread's; the caller sees a result that says so."""
     inner = chain(State, saver=saver, ask=ran.asks("ask"))
