@@ -85,6 +85,9 @@ class EmptyInputError(ConfigError):
 class InvalidUpdateError(JunctureError):
     """Something was written that the state can't take. Nothing of that step was applied."""
 
+    nodes: tuple[str, ...] = ()
+    """Every node that is to blame, where there are several."""
+
 
 class StateMutationError(InvalidUpdateError):
     """A node changed an object in place that it was handed. Nothing of that step was applied."""
@@ -169,6 +172,14 @@ class ParentCommand(Signal):
 
 class Cancelled(Signal):
     """Raised inside a node whose run has been cancelled."""
+
+
+def described(error: BaseException) -> str:
+    """An exception in a line; some can't even be shown."""
+    try:
+        return repr(error)
+    except Exception:  # noqa: BLE001 - whatever its own code raises, there is still its class
+        return f"<{type(error).__name__} that can't be shown>"
 
 
 def note(error: BaseException, text: str) -> None:

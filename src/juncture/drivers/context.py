@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 from juncture.engine.interrupts import question_id
 from juncture.engine.task import Task
 from juncture.engine.values import admitted, copied
-from juncture.errors import Cancelled, ConfigError, InterruptError, Pause, ResumeMismatchError
+from juncture.errors import (
+    Cancelled,
+    ConfigError,
+    InterruptError,
+    Pause,
+    ResumeMismatchError,
+    SerializationError,
+)
 from juncture.types import ExecutionInfo, Interrupt, Runtime, StreamWriter
 
 if TYPE_CHECKING:
@@ -180,16 +187,21 @@ class TaskContext:
 
     # ---- calls
 
-    def next_namespace(self, graph: str) -> tuple[str, ...]:
-        """The namespace of the next graph that this try calls by itself; told apart by order."""
+    def next_namespace(self, graph: str, given: Any) -> tuple[str, ...]:
+        """The namespace of a graph that this try calls by itself: known by name, input and occurrence, as calls are."""
+        try:
+            content = blake2b(self.program.shared.digest(given), digest_size=4).hexdigest()
+        except SerializationError:
+            content = ""  # nothing stable is known of such an input: told apart by order
+        name = f"{graph}.{content}"
         with self._locked():
             if self._calls is None:
                 self._calls = {}
-            occurrence = self._calls.get("\x1fgraph", 0)
-            self._calls["\x1fgraph"] = occurrence + 1
+            occurrence = self._calls.get(f"\x1f{name}", 0)
+            self._calls[f"\x1f{name}"] = occurrence + 1
         owner = self.task.parent or self.task
         prefix = f"{self.task.identity}/" if self.task.identity else ""
-        return (*self.program.namespace, f"{owner.id}/{prefix}{graph}.{occurrence}")
+        return (*self.program.namespace, f"{owner.id}/{prefix}{name}.{occurrence}")
 
     def call(self, name: str, content: bytes, make: Callable[[Task, str], Task]) -> Any:
         """Asks the run for a call; returns its future. Calls are known by name, arguments and occurrence."""

@@ -50,6 +50,11 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
     try:
         loop.run_forever()
     finally:
+        running = asyncio.all_tasks(loop)
+        for task in running:  # somebody closed the graph while it ran: its runs are told
+            task.cancel()
+        if running:
+            loop.run_until_complete(asyncio.wait(running, timeout=5))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
 

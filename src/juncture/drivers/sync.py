@@ -17,7 +17,7 @@ from threading import Event as Flag
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
-from juncture.drivers.attempt import body, body_async, generate, route, route_async
+from juncture.drivers.attempt import body, body_async, generate, is_cancellation, route, route_async
 from juncture.drivers.base import BUFFERED_PARTS, Driver
 from juncture.drivers.calls import CallFuture
 from juncture.drivers.place import locate
@@ -42,7 +42,7 @@ from juncture.engine.effects import (
 from juncture.engine.state import Saved
 from juncture.engine.tables import ASYNC, ASYNC_GENERATOR, ENTRY, FACTORY, GENERATOR, GRAPH, SYNC, Tables
 from juncture.engine.task import Task
-from juncture.errors import Cancelled
+from juncture.errors import Cancelled, NodeCancelledError
 from juncture.persistence.threads import ThreadLog
 
 if TYPE_CHECKING:
@@ -56,6 +56,13 @@ def attempt(program: Program, task: Task, context: Context) -> Outcome:
     if task.node.routers and type(outcome) is Done:
         return context.run(route, program, outcome)
     return outcome
+
+
+def _closed(task: Task) -> NodeCancelledError:
+    return NodeCancelledError(
+        f"node {task.node.name!r} was cancelled because its graph was closed while it ran; close a graph after its runs",
+        node=task.node.name,
+    )
 
 
 def _stopped() -> Cancelled:
@@ -88,6 +95,8 @@ class SyncDriver(Driver):
         self._inbox: SimpleQueue[tuple[Program, Event] | Part | None] = SimpleQueue()
         self._here: tuple[Program, Task, Generator[Emit | None, None, Outcome]] | None = None
         self._called = False
+        self._cancelled: set[Task] = set()
+        """The async tasks that were told to stop."""
         self._waits = False
         self._ticket = count()
         self._room: Flag | None = None
@@ -367,10 +376,10 @@ class SyncDriver(Driver):
                 if task.node.routers and type(outcome) is Done:
                     outcome = await route_async(program, outcome)
             except BaseException as error:  # noqa: BLE001 - a value from here on
-                import asyncio
-
-                cancelled = isinstance(error, asyncio.CancelledError)
-                outcome = Stopped(task) if cancelled else Failed(task, error)  # raised by the loop as it is
+                if is_cancellation(error):
+                    outcome = Stopped(task) if task in self._cancelled else Failed(task, _closed(task))
+                else:
+                    outcome = Failed(task, error)
             self._inbox.put((program, outcome))
 
         def begin() -> None:
@@ -398,8 +407,8 @@ class SyncDriver(Driver):
             return
         running = live.get(task)
         if running is not None and not isinstance(running, (bool, Program)):
-            loop = self._loops.at(self.shared.level)
-            loop.call_soon_threadsafe(running.cancel)
+            self._cancelled.add(task)
+            self._loops.at(self.shared.level).call_soon_threadsafe(running.cancel)
         elif running is False:
             live[task] = True
 

@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from juncture.engine import streaming
 from juncture.engine.commit import apply, merge
-from juncture.engine.effects import Done, Emit, Failed, Load, Outcome, Program, Run, Save, SaveWrites, Warn
+from juncture.engine.effects import Done, Failed, Load, Outcome, Program, Run, Save, SaveWrites, Warn
 from juncture.engine.interrupts import listed, match, open_questions, pauses_after
 from juncture.engine.plan import advance, unfinished
 from juncture.engine.state import Saved, State, TaskRecord
@@ -88,6 +87,7 @@ def begin(loop: Loop) -> Program:
         Exception: What the input's merge or a router of `START` raised. Nothing was saved.
     """
     request = loop.request
+    shown = True
     saved: Saved | None = (yield Load()) if request.saving else None
     if saved is not None:
         if request.kind != "input":
@@ -100,16 +100,17 @@ def begin(loop: Loop) -> Program:
             *saved.records,
         ]
     if request.kind == "input" or (request.kind == "nested" and saved is None):
-        yield from _take_input(loop, saved)
+        shown = yield from _take_input(loop, saved)
     elif request.kind == "command":
         yield from _take_command(loop, saved)
     else:
         yield from _go_on(loop, saved)
-    if request.shows_values and not (request.kind == "nested" and saved is not None):
-        yield Emit("values", streaming.values_payload(loop.state, request.value_keys), loop.state.step)
+    if request.shows_values and shown and not (request.kind == "nested" and saved is not None):
+        yield loop.values_part()
 
 
 def _take_input(loop: Loop, saved: Saved | None) -> Program:
+    """Merges the input and saves it; returns whether it shows in ``values``."""
     state, request, tables = loop.state, loop.request, loop.tables
     if saved is not None:
         yield from _start_over(loop, saved)
@@ -117,7 +118,8 @@ def _take_input(loop: Loop, saved: Saved | None) -> Program:
         state.values.update(tables.initial())
     entry = Task(tables.entry, state.step, 0, state.values, request.limit)
     done: Outcome = Done(entry, [])
-    apply(state, merge(tables, state, [(START, request.writes)]))
+    changes = merge(tables, state, [(START, request.writes)])
+    apply(state, changes)
     if tables.entry.routers:
         done = yield Run(entry)
         if isinstance(done, Failed):
@@ -138,6 +140,7 @@ def _take_input(loop: Loop, saved: Saved | None) -> Program:
     advance(tables, state, [done])
     if request.saving:
         loop.head = yield Save(state, "input", [])
+    return tables.strict or loop.shows(changes)
 
 
 def _start_over(loop: Loop, saved: Saved) -> Program:
@@ -176,10 +179,16 @@ def _go_on(loop: Loop, saved: Saved | None) -> Program:
         raise NothingToResumeError(
             f"there is nothing to go on with: thread {request.thread_id!r} has finished. Give an input"
         )
-    answers = {q.id: request.answers[q.id] for q in open_questions(saved.records) if q.id in request.answers}
-    new = _answer_records(loop, answers)
+    questions = open_questions(saved.records)
+    answers = {q.id: request.answers[q.id] for q in questions if q.id in request.answers}
+    new = _answer_records(loop, answers | _passed(loop, questions))
     if new:
         yield SaveWrites(new)
+
+
+def _passed(loop: Loop, questions: Sequence[Interrupt]) -> dict[str, Any]:
+    """The pauses before and after nodes of this very graph: going on passes them."""
+    return {q.id: None for q in questions if q.when != "inside" and q.namespace == loop.request.namespace}
 
 
 def _take_command(loop: Loop, saved: Saved | None) -> Program:
@@ -192,12 +201,14 @@ def _take_command(loop: Loop, saved: Saved | None) -> Program:
         strict = loop.tables.strict
         answers = match(request.resume, questions, strict=strict) if questions or strict else {}
         request.answers.update(answers)
-        new = _answer_records(loop, answers)
+        new = _answer_records(loop, _passed(loop, questions) | answers)
         if new and not updates:
             yield SaveWrites(new)
     if updates:
         apply(state, merge(loop.tables, state, [(START, request.writes)]))
-        state.due = tuple(sorted({*state.due, *request.targets}))
+        targets, deferred = set(request.targets), loop.tables.deferred
+        state.due = tuple(sorted({*state.due, *(targets - deferred)}))
+        state.deferred = tuple(sorted({*state.deferred, *(targets & deferred)}))
         state.sends = (*state.sends, *request.sends)
         if request.saving:
             # The step stays the same: so do the ids of its tasks, and what was saved about them is carried along.

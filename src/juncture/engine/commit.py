@@ -89,6 +89,7 @@ def _conflict(name: str, entries: Iterable[Entry]) -> InvalidUpdateError:
         node=nodes[-1],
         key=name,
     )
+    error.nodes = tuple(nodes)
     note(error, "INVALID_CONCURRENT_GRAPH_UPDATE: Can receive only one value per step")
     return error
 

@@ -52,7 +52,7 @@ def advance(tables: Tables, state: State, ended: Sequence[Done]) -> None:
         due.update(node.successors)
         due.update(done.targets)
         sends += done.sends
-    _arrive(state, ended, due)
+    _arrive(tables, state, ended, due)
     if tables.deferred and not tables.deferred.isdisjoint(due):
         held = due & tables.deferred
         state.deferred = tuple(sorted(held.union(state.deferred)))
@@ -61,16 +61,28 @@ def advance(tables: Tables, state: State, ended: Sequence[Done]) -> None:
     state.sends = tuple(sends)
 
 
-def _arrive(state: State, ended: Sequence[Done], due: set[str]) -> None:
-    """Counts a step's nodes into their joins, all at once: each source counts once until the join fires."""
+def _arrive(tables: Tables, state: State, ended: Sequence[Done], due: set[str]) -> None:
+    """Counts a step's nodes into their joins, all at once: each source counts once until the join's node runs.
+
+    The join of a deferred node stays full until that node runs, so that what arrives meanwhile isn't counted anew.
+    """
     names = {done.task.node.name for done in ended}
     for join in {join.id: join for done in ended for join in done.task.node.joins}.values():
         arrived = names.intersection(join.sources).union(state.joins.get(join.id, ()))
-        if len(arrived) == len(join.sources):
-            state.joins.pop(join.id, None)
+        full = len(arrived) == len(join.sources)
+        if full:
             due.add(join.target)
+        if full and join.target not in tables.deferred:
+            state.joins.pop(join.id, None)
         else:
             state.joins[join.id] = tuple(sorted(arrived))
+
+
+def _partly_filled(tables: Tables, state: State) -> list[str]:
+    """The joins that wait for more of their sources."""
+    return sorted(
+        name for name, arrived in state.joins.items() if len(arrived) < len(tables.joins[name].sources)
+    )
 
 
 def unfinished(tables: Tables, state: State) -> bool:
@@ -90,23 +102,26 @@ def revive(tables: Tables, state: State) -> bool:
     """
     if state.deferred:
         state.due, state.deferred = state.deferred, ()
+        for name in [name for name in state.joins if tables.joins[name].target in state.due]:
+            if len(state.joins[name]) == len(tables.joins[name].sources):
+                del state.joins[name]
         return True
-    if not state.joins:
+    waiting = _partly_filled(tables, state)
+    if not waiting:
         return False
-    ready = {name for name in state.joins if tables.joins[name].policy == "arrived"}
+    ready = {name for name in waiting if tables.joins[name].policy == "arrived"}
     if ready:
         state.due = tuple(sorted({tables.joins[name].target for name in ready}))
         for name in ready:
             del state.joins[name]
         return True
     if tables.strict:
-        raise _stuck(tables, state)
+        raise _stuck(tables, state, waiting[0])
     return False
 
 
-def _stuck(tables: Tables, state: State) -> StuckJoinError:
-    name, arrived = min(state.joins.items())
-    join = tables.joins[name]
+def _stuck(tables: Tables, state: State, name: str) -> StuckJoinError:
+    join, arrived = tables.joins[name], state.joins[name]
     missing = [source for source in join.sources if source not in arrived]
     return StuckJoinError(
         f"the run would end while the join into {join.target!r} waits: {_names(arrived)} arrived, "

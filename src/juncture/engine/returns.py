@@ -125,9 +125,10 @@ class Reader:
             return
         if command.update is not None:
             self.add_update(command.update, got)
-        if command.goto != ():
+        goto: Any = command.goto
+        if not (isinstance(goto, (list, tuple)) and not goto):
             got.routed = True
-            resolve(self.tables, self.node.name, command.goto, None, got.routes)
+            resolve(self.tables, self.node.name, goto, None, got.routes)
 
     def add_update(self, update: Any, got: Returned) -> None:
         """Adds the update of a command: a mapping, pairs, an object, or a single value's new value."""

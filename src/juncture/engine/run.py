@@ -50,7 +50,14 @@ from juncture.engine.routing import Routes
 from juncture.engine.state import State, TaskRecord
 from juncture.engine.tables import ENTRY, Tables
 from juncture.engine.task import Task, input_of
-from juncture.errors import GraphRecursionError, InternalError, InvalidUpdateError, JunctureError, note
+from juncture.errors import (
+    GraphRecursionError,
+    InternalError,
+    InvalidUpdateError,
+    JunctureError,
+    described,
+    note,
+)
 from juncture.types import Command, Interrupt
 
 _WAIT = Wait()
@@ -151,7 +158,7 @@ class Loop:
                 changes = self._commit(ended)
             except Exception as error:
                 if request.saving and len(ended) > 1:
-                    yield SaveWrites(revoked(ended, error))
+                    yield SaveWrites([*self.unsaved, *revoked(ended, error)])
                 raise
             if request.watches:
                 yield from self._checkpoint(changes)
@@ -334,7 +341,7 @@ class Loop:
         if isinstance(event, Paused):
             self.unsaved += question_records(task.id, event.questions)
         elif isinstance(event, Failed):
-            self.unsaved.append(TaskRecord(task.id, "failed", "", repr(event.error)))
+            self.unsaved.append(TaskRecord(task.id, "failed", "", described(event.error)))
         if self.request.shows_tasks:
             yield from self._show_task("task_result", streaming.result_payload(event), task)
         if isinstance(event, (Failed, Escaped)) and self.running and not self.stopping:
@@ -418,8 +425,8 @@ class Loop:
             except BaseException as error:
                 self._not_saved(error)
                 raise
-        if request.shows_values and (self.tables.strict or self._shows(changes)):
-            yield Emit("values", streaming.values_payload(state, request.value_keys), state.step)
+        if request.shows_values and (self.tables.strict or self.shows(changes)):
+            yield self.values_part()
         if stops:
             yield from self._pause(stops, saved=True)
 
@@ -431,7 +438,14 @@ class Loop:
         if isinstance(error, JunctureError) and len(self.tasks) == 1:
             error.node = error.node or self.tasks[0].node.name
 
-    def _shows(self, changes: Changes) -> bool:
+    def values_part(self) -> Emit:
+        """What ``values`` shows of the state as it is."""
+        single = self.tables.entry.root_value
+        data = streaming.shown_values(self.state, self.request.value_keys, single=single)
+        return Emit("values", data, self.state.step)
+
+    def shows(self, changes: Changes) -> bool:
+        """Whether the changes show in ``values``."""
         keys = self.request.value_keys
         return bool(changes.values) if keys is None else not keys.isdisjoint(changes.values)
 
@@ -556,11 +570,11 @@ def question_records(
 def revoked(ended: Sequence[Done], error: Exception) -> list[TaskRecord]:
     """Takes back what was saved as done: the step can't be committed with it, so its node has to run again.
 
-    Of the node that is to blame, or of all where none is.
+    Of the nodes that are to blame, or of all where none is named.
     """
-    blamed = error.node if isinstance(error, InvalidUpdateError) else None
+    blamed = (error.nodes or (error.node,)) if isinstance(error, InvalidUpdateError) else ()
     tasks = [done.task for done in ended]
-    mine = [task for task in tasks if task.node.name == blamed] or tasks
+    mine = [task for task in tasks if task.node.name in blamed] or tasks
     return [TaskRecord(task.id, "done", "", None) for task in mine]
 
 
@@ -570,7 +584,8 @@ def first_failure(failures: Sequence[Failed], questions: Sequence[Interrupt]) ->
     for other in failures[1:]:
         if other.error is not error:
             note(
-                error, f"juncture: node {other.task.node.name!r} of the same step failed too: {other.error!r}"
+                error,
+                f"juncture: node {other.task.node.name!r} of the same step failed too: {described(other.error)}",
             )
     if questions:
         note(error, f"juncture: open questions: {', '.join(f'{q.id} (node {q.node!r})' for q in questions)}")

@@ -13,7 +13,14 @@ from juncture.engine.effects import Done, Failed, Outcome, Paused, Write
 from juncture.engine.state import State
 from juncture.engine.task import Task
 from juncture.engine.values import copied
-from juncture.types import Interrupt
+from juncture.errors import described
+from juncture.types import ROOT, Interrupt
+
+
+def shown_values(state: State, keys: frozenset[str] | None, *, single: bool) -> Any:
+    """How the state shows in ``values``: under the given keys, or the one value of a state that has no keys."""
+    values = values_payload(state, keys)
+    return values.get(ROOT) if single else values
 
 
 def values_payload(state: State, keys: frozenset[str] | None) -> dict[str, Any]:
@@ -30,6 +37,8 @@ def updates_payload(writes: Sequence[Write], keys: frozenset[str] | None) -> Any
     if not writes:
         return None
     names = [name for name, _ in writes]
+    if names == [ROOT]:
+        return copied(writes[0][1])
     if len(set(names)) == len(names):
         return {name: copied(value) for name, value in writes}
     return [{name: copied(value)} for name, value in writes]
@@ -60,7 +69,7 @@ def result_payload(outcome: Outcome) -> dict[str, Any]:
     return {
         "id": outcome.task.id,
         "name": outcome.task.node.name,
-        "error": repr(outcome.error) if isinstance(outcome, Failed) else None,
+        "error": described(outcome.error) if isinstance(outcome, Failed) else None,
         "result": result,
         "interrupts": [
             {"value": q.value, "id": q.id} for q in (outcome.questions if isinstance(outcome, Paused) else ())
@@ -71,6 +80,7 @@ def result_payload(outcome: Outcome) -> dict[str, Any]:
 __all__ = [
     "interrupts_payload",
     "result_payload",
+    "shown_values",
     "task_payload",
     "updates_payload",
     "values_payload",

@@ -249,7 +249,7 @@ class _Assembly:
 
     def _prepared(self, spec: NodeSpec, node: Node, made: Any) -> Node:
         """The node of what a factory made, with the edges of the node that the factory stands for."""
-        if not callable(made) and not hasattr(made, "tables"):
+        if not callable(made) and not hasattr(made, "tables") and not hasattr(made, "add_node"):
             raise GraphBuildError(
                 f"the factory of node {node.name!r} made {made!r}, a {type(made).__name__}; it must make an action: a "
                 "function, a callable object or a graph",

@@ -96,7 +96,7 @@ class Call:
         self.namespace: tuple[str, ...] = ()
         self.thread_id = self.options.thread_id
         if self.outer is not None and self.nested:
-            self.namespace = self.outer.next_namespace(graph.name)
+            self.namespace = self.outer.next_namespace(graph.name, given)
             self.thread_id = self.outer.program.shared.thread_id
         self.single = isinstance(output_keys, str)
         self.output_keys = self._output_keys(output_keys)
@@ -229,7 +229,10 @@ class Call:
             raise ConfigError(
                 "the input holds a Command or Send among other values; give a Command alone as the input"
             )
-        if not tables.strict or tables.input_keys is None:
+        if tables.input_keys is None:
+            return
+        if not tables.strict:
+            got.writes = [write for write in got.writes if write[0] in tables.input_keys]
             return
         for name, _ in got.writes:
             if name not in tables.input_keys:
