@@ -154,7 +154,27 @@ def test_a_send_to_a_deferred_node_isnt_held_back():
 def test_a_join_into_a_deferred_node_is_held_back():
     graph = tables({"a": {}, "b": {}, "c": {"defer": True}}, (START, "a"), (["a", "b"], "c"))
     state = advanced(graph, State(), "a", "b")
-    assert (state.due, state.deferred, state.joins) == ((), ("c",), {})
+    assert (state.due, state.deferred) == ((), ("c",))
+
+
+def test_what_arrives_at_a_join_while_its_deferred_node_is_held_isnt_counted_anew():
+    graph = tables({"a": {}, "b": {}, "c": {"defer": True}}, (START, "a"), (["a", "b"], "c"))
+    state = advanced(graph, State(), "a", "b")
+    state = advanced(graph, advanced(graph, state, "a"), "b")
+    assert state.deferred == ("c",)
+    assert revive(graph, state)
+    assert state == State(due=("c",))
+    assert not revive(graph, State())
+    assert advanced(graph, state, "c", "a").joins == {"a|b:c": ("a",)}
+
+
+def test_a_join_that_is_partly_filled_stays_when_its_deferred_node_runs():
+    graph = tables(
+        {"a": {}, "b": {}, "c": {"defer": True}}, (START, "a"), ("a", "c"), (["a", "b"], "c"), strict=False
+    )
+    state = advanced(graph, State(), "a")
+    assert revive(graph, state)
+    assert state == State(due=("c",), joins={"a|b:c": ("a",)})
 
 
 def test_deferred_nodes_stay_held_while_a_simple_node_ends():

@@ -325,7 +325,7 @@ def test_a_command_updates_and_routes():
     assert got == Returned([("x", 1)], Routes(["m"], [Send("m", 1)]), None, routed=True)
     assert read(Command()) == Returned()
     assert read(Command(goto=())) == Returned()
-    assert read(Command(goto=[])) == Returned(routed=True)
+    assert read(Command(goto=[])) == Returned()
     assert read(Command(goto="__end__")) == Returned(routed=True)
 
 

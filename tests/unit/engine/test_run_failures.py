@@ -1,9 +1,12 @@
 """Failures, retries, and commands for an enclosing graph: what is cancelled, saved and raised."""
 
 import itertools
+import operator
+from typing import Annotated
 
 import pytest
 
+from juncture.channels import Append
 from juncture.engine.effects import Escaped, Failed, Paused, Stopped
 from juncture.engine.state import State, TaskRecord
 from juncture.errors import InvalidUpdateError
@@ -23,6 +26,7 @@ from tests.unit.engine.script import (
     question,
     request,
     tables,
+    typed,
     wrote,
 )
 
@@ -148,27 +152,39 @@ def test_open_questions_are_saved_and_named_beside_a_failure():
 # ── a step that can't be committed ───────────────────────────────────────────────────────────────────────────
 
 
-def test_what_was_saved_of_the_node_to_blame_is_taken_back():
+def test_what_was_saved_of_the_nodes_to_blame_is_taken_back():
     graph, store = fan("a b c"), Store()
     bodies = {"a": wrote(x=1), "b": wrote(x=2), "c": added}
     script = Script(graph, request(saving=True), bodies, store=store, order=["a", "b", "c"])
     with pytest.raises(InvalidUpdateError, match="'a' and 'b' wrote it"):
         script.play()
-    assert script.did[-1] == "writes done c:1, done b:1"
-    script = Script(graph, request("continue", saving=True), {"b": wrote(y=2)}, store=store)
-    assert script.values() == {"x": 1, "y": 2, "log": ["c:1"]}
+    assert script.did[-1] == "writes done c:1, done a:1, done b:1"
+    script = Script(graph, request("continue", saving=True), {"a": nothing, "b": wrote(y=2)}, store=store)
+    assert script.values() == {"y": 2, "log": ["c:1"]}
+    assert script.ran() == ["a:1", "b:1"]
+
+
+def test_only_the_node_that_is_named_is_to_blame():
+    schema = typed({"items": Annotated[list, Append()], "log": Annotated[list, operator.add]})
+    graph, store = fan("a b c", schema=schema), Store()
+    bodies = {"a": wrote(items=[1]), "b": wrote(items={2}), "c": added}
+    with pytest.raises(InvalidUpdateError) as caught:
+        Script(graph, request(saving=True), bodies, store=store).play()
+    assert caught.value.node == "b"
+    script = Script(graph, request("continue", saving=True), {"b": wrote(items=[2])}, store=store)
+    assert script.values() == {"items": [1, 2], "log": ["c:1"]}
     assert script.ran() == ["b:1"]
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations("abc")))
-def test_whichever_ended_last_only_the_node_to_blame_runs_again(order):
+def test_whichever_ended_last_only_the_nodes_to_blame_run_again(order):
     graph, store = fan("a b c"), Store()
     bodies = {"a": wrote(x=1), "b": wrote(x=2), "c": added}
     with pytest.raises(InvalidUpdateError):
         Script(graph, request(saving=True), bodies, store=store, order=order).play()
-    script = Script(graph, request("continue", saving=True), {"b": nothing}, store=store)
-    assert script.values() == {"x": 1, "log": ["c:1"]}
-    assert script.ran() == ["b:1"]
+    script = Script(graph, request("continue", saving=True), {"a": wrote(x=3)}, store=store)
+    assert script.values() == {"x": 3, "log": ["c:1"]}
+    assert script.ran() == ["a:1", "b:1"]
 
 
 def test_where_no_node_is_to_blame_all_run_again():

@@ -460,6 +460,16 @@ def test_a_pause_that_was_passed_isnt_made_again_when_its_node_failed():
     assert thread.run("continue").status == "completed"
 
 
+def test_a_pause_that_was_passed_is_no_open_question_any_more():
+    thread = Thread(chain("a b"), {"a": added, "b": failed(RuntimeError())}, before=at("b"))
+    thread.run()
+    with pytest.raises(RuntimeError):
+        thread.run("continue")
+    thread.bodies["b"] = added
+    thread.run(x=1, before=frozenset())
+    assert thread.ending.state.values == {"x": 1, "log": ["a:1", "a:3", "b:4"]}
+
+
 def test_a_loop_pauses_every_time():
     graph = tables("a b", (START, "a"), ("a", "b"), ("b", "a"))
     thread = Thread(graph, {"a": added, "b": nothing}, before=at("a"))

@@ -1,14 +1,15 @@
 """What each stream mode shows of a run, in which order among the effects."""
 
+import operator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
 from juncture import RemainingSteps
 from juncture.engine.effects import Done, Emit
 from juncture.errors import GraphRecursionError
-from juncture.types import START, Command, Send
+from juncture.types import ROOT, START, Command, Send
 from tests.unit.engine.script import (
     Script,
     Store,
@@ -63,7 +64,10 @@ def test_lenient_values_skips_steps_that_change_nothing():
     graph = chain("a b c", strict=False)
     script = Script(graph, request(modes=modes("values")), {"b": wrote(x=2)})
     script.play()
-    assert [(emit.step, emit.data) for emit in script.emitted] == [(0, {"log": []}), (2, {"x": 2, "log": []})]
+    assert [(emit.step, emit.data) for emit in script.emitted] == [(2, {"x": 2, "log": []})]
+    script = Script(graph, request(modes=modes("values"), x=1), {"b": wrote(x=2)})
+    script.play()
+    assert [(emit.step, emit.data["x"]) for emit in script.emitted] == [(0, 1), (2, 2)]
 
 
 def test_lenient_values_skips_steps_that_change_nothing_shown():
@@ -72,7 +76,7 @@ def test_lenient_values_skips_steps_that_change_nothing_shown():
         graph, request(modes=modes("values"), value_keys=frozenset({"y"})), {"a": wrote(x=1), "b": wrote(y=2)}
     )
     script.play()
-    assert [(emit.step, emit.data) for emit in script.emitted] == [(0, {}), (2, {"y": 2})]
+    assert [(emit.step, emit.data) for emit in script.emitted] == [(2, {"y": 2})]
 
 
 def test_values_are_restricted_to_the_keys_asked_for():
@@ -81,6 +85,24 @@ def test_values_are_restricted_to_the_keys_asked_for():
     )
     script.play()
     assert script.parts("values") == [{"x": 1}, {"x": 1}]
+
+
+def test_a_state_that_is_one_value_shows_as_that_value():
+    schema = Annotated[list, operator.add]
+    bodies = {"a": lambda task: Done(task, [(ROOT, ["a"])])}
+    script = Script(
+        chain("a b", schema=schema),
+        request(modes=modes("values", "updates"), writes=[(ROOT, ["in"])]),
+        bodies,
+    )
+    script.play()
+    assert [(emit.mode, emit.data) for emit in script.emitted] == [
+        ("values", ["in"]),
+        ("updates", {"a": ["a"]}),
+        ("values", ["in", "a"]),
+        ("updates", {"b": None}),
+        ("values", ["in", "a"]),
+    ]
 
 
 def test_what_values_shows_is_a_copy():
@@ -294,6 +316,22 @@ def test_tasks_shows_failures_and_pauses():
     paused, fell = (emit.data for emit in script.emitted[2:])
     assert (paused["interrupts"], paused["error"]) == ([{"value": "q", "id": "b:1?q"}], None)
     assert (fell["error"], fell["result"], fell["interrupts"]) == ("RuntimeError('down')", {}, [])
+
+
+class Unshowable(Exception):
+    def __repr__(self):
+        raise RuntimeError("no")
+
+
+def test_an_exception_that_cant_be_shown_is_named_by_its_class():
+    store = Store()
+    script = Script(
+        chain("a"), request(modes=modes("tasks"), saving=True), {"a": failed(Unshowable())}, store=store
+    )
+    with pytest.raises(Unshowable):
+        script.play()
+    assert "Unshowable" in script.emitted[1].data["error"]
+    assert "Unshowable" in store.head.records[0].content
 
 
 def test_tasks_shows_what_left_or_was_stopped_as_empty():
