@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 
-from juncture import END, START, InMemorySaver, RetryPolicy, StateGraph, failure, interrupt
+from juncture import END, START, InMemorySaver, RetryPolicy, StateGraph, failure, interrupt, task
 from tests.behaviour.building import chain, fan, nothing, thread, wrote
 from tests.behaviour.leftovers import nothing_left
 
@@ -113,6 +113,44 @@ def test_what_stops_the_process_goes_through_routers_and_is_not_retried(engine, 
     graph = StateGraph(State).add_node("a", nothing, retry_policy=policy).add_edge(START, "a")
     stopped(engine, graph.add_conditional_edges("a", route, [END]).compile(), kind)
     assert tries == [1]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("awaited", [True, False])
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_what_stops_the_process_in_a_task_of_the_nodes_own(engine, kind, awaited, caplog):
+    """asyncio lets these two through its loop; the graph is usable afterwards all the same."""
+    bad = [True]
+
+    async def stops():
+        await asyncio.sleep(0)
+        raise kind("stop")
+
+    async def node(state):
+        if bad:
+            mine = asyncio.ensure_future(stops())
+            await (asyncio.gather(mine) if awaited else asyncio.Event().wait())
+        return {"x": "fine"}
+
+    graph = chain(State, a=node)
+    with pytest.raises(kind):
+        engine.invoke(graph, {"x": 1})
+    bad.clear()
+    assert engine.invoke(graph, {"x": 1})["x"] == "fine"
+    graph.close()
+
+
+@pytest.mark.parametrize("kind", STOPS)
+def test_what_stops_the_process_in_a_call_goes_through_its_node(engine, colour, kind):
+    part = task(colour(raises(kind("stop"))))
+
+    def node(state):
+        part(None).result()
+
+    graph = chain(State, a=node)
+    with nothing_left():
+        stopped(engine, graph, kind)
+        graph.close()
 
 
 def test_what_stops_the_process_awaits_the_siblings(engine):
