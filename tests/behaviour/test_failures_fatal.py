@@ -3,6 +3,8 @@
 import asyncio
 import operator
 import signal
+import subprocess
+import sys
 import threading
 from typing import Annotated, Any, TypedDict
 
@@ -115,27 +117,53 @@ def test_what_stops_the_process_goes_through_routers_and_is_not_retried(engine, 
     assert tries == [1]
 
 
+PROGRAM = """
+import asyncio, sys
+from typing import Any, TypedDict
+from juncture import START, StateGraph
+
+class State(TypedDict, total=False):
+    x: Any
+
+kind, awaited, driver = {kind}, {awaited}, {driver!r}
+bad = [True]
+
+async def stops():
+    await asyncio.sleep(0)
+    raise kind("stop")
+
+async def node(state):
+    if bad:
+        mine = asyncio.ensure_future(stops())
+        await (asyncio.gather(mine) if awaited else asyncio.Event().wait())
+    return {{"x": "fine"}}
+
+graph = StateGraph(State).add_node("a", node).add_edge(START, "a").compile()
+
+def run():
+    return graph.invoke({{"x": 1}}) if driver == "sync" else asyncio.run(graph.ainvoke({{"x": 1}}))
+
+try:
+    run()
+except BaseException as error:
+    print(type(error).__name__)
+bad.clear()
+print(run()["x"])
+graph.close()
+print("closed")
+"""
+
+
 @pytest.mark.parametrize("awaited", [True, False])
-def test_what_stops_the_process_in_a_task_of_the_nodes_own(engine, awaited):
-    """asyncio lets it through its loop; the graph is usable afterwards all the same."""
-    bad = [True]
-
-    async def stops():
-        await asyncio.sleep(0)
-        raise SystemExit("stop")
-
-    async def node(state):
-        if bad:
-            mine = asyncio.ensure_future(stops())
-            await (asyncio.gather(mine) if awaited else asyncio.Event().wait())
-        return {"x": "fine"}
-
-    graph = chain(State, a=node)
-    with pytest.raises(SystemExit):
-        engine.invoke(graph, {"x": 1})
-    bad.clear()
-    assert engine.invoke(graph, {"x": 1})["x"] == "fine"
-    graph.close()
+@pytest.mark.parametrize("kind", ["KeyboardInterrupt", "SystemExit"])
+def test_what_stops_the_process_in_a_task_of_the_nodes_own(engine, kind, awaited):
+    """asyncio lets these two through its loop; the run raises it, and the graph is usable afterwards all the same."""
+    program = PROGRAM.format(kind=kind, awaited=awaited, driver=engine.driver)
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=WAIT, check=False
+    )
+    assert ended.stdout.split() == [kind, "fine", "closed"], ended.stderr
+    assert ended.returncode == 0
 
 
 @pytest.mark.parametrize("kind", STOPS)
