@@ -250,7 +250,11 @@ class AsyncDriver(Driver):
                 else:
                     self.due.append((program, effect.task))
             elif kind is Save:
-                reply = await self._save(program, effect)
+                log = program.log
+                if log is not None and not log.blocking:
+                    reply = self.save(program, log, effect)
+                else:
+                    reply = await self._save(program, effect)
             elif kind is SaveWrites or kind is Load:
                 reply = await self._ask_log(program, effect)
             else:
@@ -261,11 +265,9 @@ class AsyncDriver(Driver):
         if log is None:
             return None
         try:
-            if log.blocking:
-                return await log.asave(
-                    program.namespace, effect.state, source=effect.source, records=effect.records
-                )
-            return log.save(program.namespace, effect.state, source=effect.source, records=effect.records)
+            return await log.asave(
+                program.namespace, effect.state, source=effect.source, records=effect.records
+            )
         except BaseException as error:  # noqa: BLE001 - raised again, once the program has heard of it
             self.not_saved(program, error)
 

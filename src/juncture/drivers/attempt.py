@@ -280,16 +280,16 @@ def generate(
 class _Routing:
     """Applies what the routers of a node return to its outcome."""
 
-    __slots__ = ("done", "escape", "program", "reader", "routes")
+    __slots__ = ("done", "escape", "given", "program", "targets", "values")
 
     def __init__(self, program: Program, done: Done) -> None:
         self.program = program
         self.done = done
-        node = done.task.node
-        self.reader = Reader(program.tables, node, None, {}, None, f"{place_of(program, done.task)}\x1froute")
         self.escape: Command[Any] | None = None
-        self.routes = Routes(list(done.targets), list(done.sends), list(done.ignored))
-        done.targets, done.sends, done.ignored = self.routes.targets, self.routes.sends, self.routes.ignored
+        self.given: Any = None
+        self.values = done.task.values
+        self.targets = list(done.targets)
+        done.targets = self.targets
 
     def arguments(self, router: Router) -> tuple[Any, dict[str, Any]]:
         """What the router is called with: the state with its own node's writes applied, copied."""
@@ -305,26 +305,38 @@ class _Routing:
             done.changes = changes
         if router.managed:
             values = values | {name: what.value(task.remaining) for name, what in router.managed.items()}
-        given = router.project(values)
-        self.reader.handed, self.reader.committed = given, values
+        self.values = values
+        self.given = given = router.project(values)
         return given, context.arguments(router.inject) if router.inject else {}
 
     def add(self, router: Router, chosen: Any) -> None:
         """Takes up what the router returned."""
-        done, name = self.done, self.done.task.node.name
+        tables, done = self.program.tables, self.done
+        if type(chosen) is str:  # the common case of what `resolve` does
+            name = chosen if router.targets is None else router.targets.get(chosen)
+            if name is not None and name in tables.nodes:
+                self.targets.append(name)
+                return
         if isinstance(chosen, Command):
             command = cast("Command[Any]", chosen)
             if command.graph is not None:
                 self.escape = self.escape or command
                 return
-            got = Returned()
             if command.update is not None:
-                self.reader.add_update(command.update, got)
-                # It comes after what the node wrote.
-                done.writes = followed_by(self.program.tables, done.writes, got.writes)
-                done.changes = None
+                self._update(command.update)
             chosen = command.goto
-        resolve(self.program.tables, name, chosen, router, self.routes)
+        routes = Routes(self.targets, list(done.sends), list(done.ignored))
+        resolve(tables, done.task.node.name, chosen, router, routes)
+        done.sends, done.ignored = routes.sends, routes.ignored
+
+    def _update(self, update: Any) -> None:
+        """Takes up what a router's command writes: it comes after what the node wrote."""
+        program, done = self.program, self.done
+        place = f"{place_of(program, done.task)}\x1froute"
+        got = Returned()
+        Reader(program.tables, done.task.node, self.given, self.values, None, place).add_update(update, got)
+        done.writes = followed_by(program.tables, done.writes, got.writes)
+        done.changes = None
 
     def ended(self) -> Outcome:
         """The outcome with its routes; a router may have asked a question."""

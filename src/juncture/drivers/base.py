@@ -25,7 +25,7 @@ from juncture.drivers.place import locate
 from juncture.drivers.pool import Pool
 from juncture.drivers.run import Part, Program, Shared, part_of
 from juncture.engine.begin import Request
-from juncture.engine.effects import Called, Cancel, Emit, Event, Failed, Outcome, Reply, Stopped, Warn
+from juncture.engine.effects import Called, Cancel, Emit, Event, Failed, Outcome, Reply, Save, Stopped, Warn
 from juncture.engine.nested import nested_program
 from juncture.engine.returns import Reader, Returned
 from juncture.engine.run import Ending, Loop
@@ -276,6 +276,15 @@ class Driver(ABC):
             now = datetime.now(UTC).isoformat()
             emit.data = {"step": emit.step, "timestamp": now, "type": kind, "payload": payload}
         self.parts.append((program.shown, emit.mode, emit.node, emit.data, emit.step, emit.place))
+
+    def save(self, program: Program, log: ThreadLog | None, effect: Save) -> str | None:
+        """Saves a checkpoint, by waiting for it."""
+        if log is None:
+            return None
+        try:
+            return log.save(program.namespace, effect.state, source=effect.source, records=effect.records)
+        except BaseException as error:  # noqa: BLE001 - raised again, once the program has heard of it
+            self.not_saved(program, error)
 
     def not_saved(self, program: Program, error: BaseException) -> NoReturn:
         """Tells a program that its checkpoint wasn't saved, and raises what it raises: the same error."""

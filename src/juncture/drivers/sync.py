@@ -186,7 +186,7 @@ class SyncDriver(Driver):
                 self._waits = False
         return inbox.get()
 
-    def _advance(self, program: Program, reply: Any) -> None:  # noqa: C901, PLR0915 - one arm for every effect
+    def _advance(self, program: Program, reply: Any) -> None:  # noqa: C901 - one arm for every effect
         """Runs a program until it waits, ends, or has something to show."""
         send = program.gen.send
         while True:
@@ -230,12 +230,7 @@ class SyncDriver(Driver):
                 else:
                     self.due.append((program, effect.task))
             elif kind is Save:
-                try:
-                    reply = program.log.save(  # pyright: ignore[reportOptionalMemberAccess] - it saves
-                        program.namespace, effect.state, source=effect.source, records=effect.records
-                    )
-                except BaseException as error:  # noqa: BLE001 - not_saved raises it again
-                    self.not_saved(program, error)
+                reply = self.save(program, program.log, effect)
             elif kind is SaveWrites or kind is Load:
                 reply = self._ask_log(program, effect)
             else:

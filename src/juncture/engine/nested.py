@@ -49,14 +49,7 @@ def outcome_of(
     """
     if ending.status == "interrupted":
         return Paused(task, ending.questions)
-    reader = Reader(
-        parent,
-        replace(task.node, routes=False),
-        None,
-        {},
-        None,
-        "\x1f".join(namespace),
-    )
+    reader = Reader(parent, task.node, None, {}, None, "\x1f".join(namespace))
     writes: list[Write] = []
     for name, value in _writes_back(parent, task.node, ending):
         reader.add_write(name, value, writes)
@@ -65,6 +58,7 @@ def outcome_of(
         return Done(task, writes)
     if command.graph not in (Command.PARENT, task.node.name, "|".join(namespace)):
         return Escaped(task, command, writes)
+    reader.node = replace(task.node, routes=False)  # a command for the parent may stand beside edges
     got: Returned = reader.read(replace(command, graph=None))
     return Done.routed(task, followed_by(parent, writes, got.writes), got.routes)
 
