@@ -21,6 +21,7 @@ class Loops:
         """No loop runs before one is asked for."""
         self._loops: list[asyncio.AbstractEventLoop] = []
         self._threads: list[Thread] = []
+        self._errors: dict[asyncio.AbstractEventLoop, BaseException] = {}
         self._lock = Lock()
         self._finalizer = weakref.finalize(self, _stop, self._loops, self._threads)
 
@@ -31,11 +32,17 @@ class Loops:
         with self._lock:
             while len(self._loops) <= level:
                 loop = asyncio.new_event_loop()
-                thread = Thread(target=_serve, args=(loop,), name=f"juncture-loop-{level}", daemon=True)
+                thread = Thread(
+                    target=_serve, args=(loop, self._errors), name=f"juncture-loop-{level}", daemon=True
+                )
                 thread.start()
                 self._loops.append(loop)
                 self._threads.append(thread)
             return self._loops[level]
+
+    def error_at(self, level: int) -> BaseException | None:
+        """What is ending the runs on a loop at this moment; None where the loop is only being closed."""
+        return self._errors.get(self._loops[level]) if level < len(self._loops) else None
 
     def close(self) -> None:
         """Stops the loops and waits for their threads. They start again when asked for."""
@@ -43,20 +50,35 @@ class Loops:
             _stop(self._loops, self._threads)
 
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
+def _serve(loop: asyncio.AbstractEventLoop, errors: dict[asyncio.AbstractEventLoop, BaseException]) -> None:
     import asyncio
 
     asyncio.set_event_loop(loop)
     try:
-        loop.run_forever()
+        while True:
+            try:
+                loop.run_forever()
+                break
+            except (KeyboardInterrupt, SystemExit) as error:
+                # Raised in a task that a node started by itself. What stops the process ends the runs on this loop.
+                errors[loop] = error
+                _cancel_all(loop)
+                del errors[loop]
     finally:
-        running = asyncio.all_tasks(loop)
-        for task in running:  # somebody closed the graph while it ran: its runs are told
-            task.cancel()
-        if running:
-            loop.run_until_complete(asyncio.wait(running, timeout=5))
+        _cancel_all(loop)  # somebody closed the graph while it ran: its runs are told
         loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
+
+
+def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
+    import asyncio
+
+    running = asyncio.all_tasks(loop)
+    for task in running:
+        task.cancel()
+    if running:
+        loop.run_until_complete(asyncio.wait(running, timeout=5))
 
 
 def _stop(loops: list[asyncio.AbstractEventLoop], threads: list[Thread]) -> None:

@@ -372,7 +372,8 @@ class SyncDriver(Driver):
                     outcome = await route_async(program, outcome)
             except BaseException as error:  # noqa: BLE001 - a value from here on
                 if is_cancellation(error):
-                    outcome = Stopped(task) if task in self._cancelled else Failed(task, _closed(task))
+                    ending = self._loops.error_at(self.shared.level) or _closed(task)
+                    outcome = Stopped(task) if task in self._cancelled else Failed(task, ending)
                 else:
                     outcome = Failed(task, error)
             self._inbox.put((program, outcome))
