@@ -42,6 +42,8 @@ nitpick_ignore_regex = [
     # Markers behind a public alias, and modules that are named but have no page.
     (r"py:.*", r"juncture\.channels\.managed\.\w+Manager"),
     (r"py:.*", r"juncture\.persistence"),
+    # What annotations name and users don't need to.
+    (r"py:.*", r"juncture\.(functional\.task\.Decorator|engine\.task\.Task)"),
 ]
 
 

@@ -549,7 +549,6 @@ def test_a_failed_thread_goes_on_with_none(engine, colour, saver):
 
     graph = chain(State, saver=saver, a=wrote("log", ["a"]), b=colour(flaky), c=wrote("log", ["c"]))
     assert type(failing(engine, graph, {"x": 1}, thread())) is Boom
-    assert (failing(engine, graph, None, thread()) if False else None) is None
     with pytest.raises(Boom):
         engine.invoke(graph, None, thread())
     broken.clear()

@@ -565,27 +565,52 @@ def test_a_failing_sibling_cancels_a_node_s_async_calls(engine):
     assert how == ["cancelled"]
 
 
-def test_a_sync_node_that_waits_for_its_call_is_woken_by_a_failing_sibling(engine):
-    """It would wait for ever."""
-    begun = threading.Event()
+@pytest.mark.parametrize("where", ["alone", "nested", "deeper", "called inside"])
+@pytest.mark.parametrize("call", ["waits", "ends"])
+def test_a_sync_node_that_waits_for_its_calls_is_woken_by_a_failing_sibling(engine, where, call):
+    """It would wait for ever: for a call that doesn't end, or for one that ends when nobody listens any more."""
+    begun, failed = threading.Event(), threading.Event()
+    woken: list[str] = []
 
     @task
-    async def part():
+    async def waits():
         begun.set()
         await asyncio.Event().wait()
 
+    @task
+    def ends():
+        begun.set()
+        assert failed.wait(WAIT)
+        threading.Event().wait(0.05)  # the failure has got through by then, as far as it gets
+
+    part = waits if call == "waits" else ends
+
     def node(state):
-        part().result()
+        futures = [part() for _ in range(3)]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException as error:
+            woken.append(type(error).__name__)
+            raise
+        woken.append("result")
 
     def fails(state):
         assert begun.wait(WAIT)
+        failed.set()
         raise Boom
 
-    graph = fan(State, n=node, z=fails)
+    inner = chain(State, n=node)
+    if where == "deeper":
+        inner = chain(State, sub=fan(State, sub=inner, other=nothing))
+    action = {"alone": node, "called inside": lambda state: inner.invoke({"x": 1}) and None}.get(where, inner)
+    graph = fan(State, n=action, z=fails)
     with nothing_left():
         with pytest.raises(Boom):
             engine.invoke(graph, {"x": 1})
         graph.close()
+        inner.close()
+    assert len(woken) == 1
 
 
 def test_a_task_s_own_retry_policy(engine, make_task, calling):

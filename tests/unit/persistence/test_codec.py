@@ -182,7 +182,6 @@ def test_what_was_written_and_read_is_written_alike(value):
         CheckpointRef("t", ("n",), "c"),
         Overwrite([MARK_FOR_REMOVAL]),
     ],
-    ids=repr,
 )
 def test_a_value_at_an_edge_comes_back_exactly(value):
     assert same(back(value), value)

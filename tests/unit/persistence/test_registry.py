@@ -139,7 +139,6 @@ def add(left, right):
         (State, [Pair, Leaf, Color, Other, dt.datetime]),
         (Client, [Client]),
     ],
-    ids=lambda given: repr(given).partition(" object at ")[0],
 )
 def test_classes_are_found_wherever_an_annotation_names_them(annotation, found):
     assert classes_in(annotation) == found
