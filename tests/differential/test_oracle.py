@@ -58,6 +58,7 @@ def test_the_oracle_says_what_langgraph_does(data, limit):
     expected = [in_plan_order((name, shown(writes)) for name, writes in step) for step in oracle.steps]
     if not faults:
         assert peer.updates == expected
-        assert sorted(recorder.ran) == sorted(ran for step in oracle.ran for ran in step)
+        if "parent" not in graph.forms():  # such a command stops its siblings, if they still run
+            assert sorted(recorder.ran) == sorted(ran for step in oracle.ran for ran in step)
     else:  # the step that failed may have shown some of its updates
         assert peer.updates[: len(expected)] == expected

@@ -38,7 +38,8 @@ def test_both_show_the_same(data, limit):
     assert {own.error, peer.error} <= kinds
     if not expected.faults:
         assert own.updates == peer.updates
-        assert sorted(ours.ran) == sorted(theirs.ran)
+        if "parent" not in graph.forms():  # such a command stops its siblings, if they still run
+            assert sorted(ours.ran) == sorted(theirs.ran)
     else:  # of the step that failed, what was shown depends on what ended first
         done = len(expected.run.steps)
         assert own.updates[:done] == peer.updates[:done]

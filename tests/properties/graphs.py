@@ -167,6 +167,11 @@ class Graph(_Described):
     def node(self, name: str) -> Node | None:
         return next((n for n in self.nodes if n.name == name), None)
 
+    def forms(self) -> set[str]:
+        """How its nodes return, nested ones too."""
+        inner = [node.inner.forms() for node in self.nodes if node.inner is not None]
+        return {node.form for node in self.nodes}.union(*inner)
+
     def sources(self) -> set[str]:
         """The nodes that edges of any kind lead out of, be it to `END`."""
         edges = {source for source, _ in self.edges} | {router.source for router in self.routers}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.properties.graphs import Graph, Recorder, build, juncture
+from tests.properties.graphs import Recorder, build, juncture
 from tests.properties.observe import (
     DRIVERS,
     check_error,
@@ -24,12 +24,6 @@ pytestmark = pytest.mark.timeout(400)  # a failure takes minutes to be made smal
 LIMITS = st.integers(3, 12)
 
 
-def forms(graph: Graph) -> set[str]:
-    """How its nodes return, nested ones too."""
-    inner = [node.inner for node in graph.nodes if node.inner is not None]
-    return {node.form for node in graph.nodes}.union(*map(forms, inner))
-
-
 @pytest.mark.parametrize("strict", [True, False], ids=["strict", "lenient"])
 @pytest.mark.parametrize("driver", DRIVERS)
 @examples(90)
@@ -44,7 +38,7 @@ def test_a_run_is_what_the_naive_interpreter_says(driver, strict, data, limit):
     seen = invoke(compiled, given_, {"recursion_limit": limit}, driver)
 
     check_error(expected, seen.error)
-    check_executions(expected, recorder.ran, loose="parent" in forms(graph))  # it stops its siblings
+    check_executions(expected, recorder.ran, loose="parent" in graph.forms())  # it stops its siblings
     if not expected.faults:
         assert dict(seen.result) == expected.run.values
         assert seen.result.status == "completed"
