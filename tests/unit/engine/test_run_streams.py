@@ -253,6 +253,7 @@ def test_lenient_values_shows_the_pause_too(strict):
     ending = script.play()
     last = [] if strict else [{"x": 1, "log": [], "__interrupt__": tuple(ending.questions)}]
     assert script.parts("values") == [{"x": 1, "log": []}, *last]
+    assert [emit.step for emit in script.emitted] == [0, 1][: 2 - strict]
 
 
 # ── tasks and debug ──────────────────────────────────────────────────────────────────────────────────────────
