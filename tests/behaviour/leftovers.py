@@ -4,8 +4,10 @@ import asyncio
 import gc
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
+from typing import Any
 
 
 class _Heard(logging.Handler):
@@ -36,6 +38,26 @@ def nothing_left() -> Iterator[None]:
     left = [t for t in threading.enumerate() if t not in before and not t.name.startswith("juncture-loop")]
     assert left == []
     assert heard.lines == []
+
+
+def in_time(function: Callable[[], Any], seconds: float = 8) -> Any:
+    """What a function gives or raises, in a thread of its own, so that one that hangs fails its test and no other."""
+    ended: list[Any] = []
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            ended.append(function())
+        except BaseException as error:
+            raised.append(error)
+
+    running = threading.Thread(target=copy_context().run, args=(run,), daemon=True)
+    running.start()
+    running.join(seconds)
+    assert not running.is_alive(), "it hangs"
+    if raised:
+        raise raised[0]
+    return ended[0]
 
 
 def no_other_task() -> None:

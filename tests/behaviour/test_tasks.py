@@ -25,7 +25,7 @@ from juncture import (
     task,
 )
 from tests.behaviour.building import builder, chain, fan, nothing, thread, wrote
-from tests.behaviour.leftovers import nothing_left
+from tests.behaviour.leftovers import in_time, nothing_left
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -607,7 +607,7 @@ def test_a_sync_node_that_waits_for_its_calls_is_woken_by_a_failing_sibling(engi
     graph = fan(State, n=action, z=fails)
     with nothing_left():
         with pytest.raises(Boom):
-            engine.invoke(graph, {"x": 1})
+            in_time(lambda: engine.invoke(graph, {"x": 1}))
         graph.close()
         inner.close()
     assert len(woken) == 1
