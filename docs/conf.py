@@ -43,7 +43,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"juncture\.channels\.managed\.\w+Manager"),
     (r"py:.*", r"juncture\.persistence"),
     # What annotations name and users don't need to.
-    (r"py:.*", r"juncture\.(functional\.task\.Decorator|engine\.task\.Task)"),
+    (r"py:.*", r"juncture\.(functional\.task\.Decorator|drivers\.context\.TaskContext)"),
 ]
 
 

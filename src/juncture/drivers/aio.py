@@ -441,6 +441,7 @@ class AsyncDriver(Driver):
                 self.post((program, Stopped(task)))  # its code will never run, so it can't say that it ended
         elif running is False:
             live[task] = True
+            self.halt_inner(task)
 
     def sender(self, program: Program, task: Task) -> Callable[[Part], None]:
         """On the loop's thread a part is in line at once; from elsewhere it goes through the inbox."""
@@ -576,6 +577,7 @@ class AsyncDriver(Driver):
                 self._abandon(running)
             elif isinstance(running, bool) and task not in self.abandoned:
                 self.abandoned.add(task)
+                self.halt_inner(task)
                 self.active -= 1
                 self.heard(program, Stopped(task))
 

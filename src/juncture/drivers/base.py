@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from contextvars import Context
 from datetime import UTC, datetime
 from heapq import heapify
@@ -78,6 +78,10 @@ class Driver(ABC):
         """The calls whose outcome isn't known."""
         self.fatal: BaseException | None = None
         """What ends the run once the body on the driver's stack has ended: programs can't be stepped any more."""
+        self.inner: dict[Task, set[Driver]] = {}
+        """The runs of graphs that a task's code called, and that block it."""
+        self.halted = False
+        """The run around this one was stopped, so this one stops as well."""
         self.stopping = False
         """The run ends early: nothing new begins, and whoever sends is told."""
         self.ending: Ending | None = None
@@ -190,6 +194,26 @@ class Driver(ABC):
         """While this call runs, the node that makes it lends its slot to what runs in it."""
         return nullcontext() if self.outer is None else self.outer.lending()
 
+    @contextmanager
+    def known_outside(self) -> Generator[None, None, None]:
+        """While it runs, the run around this one can halt it."""
+        outer = self.outer
+        if outer is None:
+            yield
+            return
+        known = outer.program.driver.inner.setdefault(outer.task, set())
+        known.add(self)
+        try:
+            yield
+        finally:
+            known.discard(self)
+
+    def halt_inner(self, task: Task) -> None:
+        """Stops the runs that a task which was told to stop, or is abandoned, waits for; from any thread."""
+        for driver in list(self.inner.get(task, ())):
+            driver.halted = True
+            driver.wake()
+
     def free_slot(self, task: Task) -> None:
         """Gives back the slot of a task that ended, if it had one."""
         if task in self.holding and self.shared.slots is not None:
@@ -252,6 +276,7 @@ class Driver(ABC):
         child.closed = True
         child.gen.close()
         self.cancel(child)
+        self.end_calls(child)
         if not child.active and child.parent is not None and child.task is not None:
             self.arrived(child.parent, Stopped(child.task))
 
@@ -380,7 +405,7 @@ class Driver(ABC):
         """The future of a call that a task makes."""
         from juncture.drivers.calls import CallFuture
 
-        future: CallFuture[Any] = CallFuture(wait, context.lending, context.task)
+        future: CallFuture[Any] = CallFuture(wait, context.lending, context)
         self.calls.add(future)
         future.on_settled(lambda: self.calls.discard(future))
         return future
@@ -389,12 +414,13 @@ class Driver(ABC):
         """While a body waits for its calls, something went wrong that ends the run: its calls end with it."""
         self.fatal = error
         for future in list(self.calls):
-            future.settle(Failed(future.task, error))
+            future.settle(Failed(future.caller.task, error))
 
-    def end_calls(self) -> None:
-        """Wakes whoever waits for a call of a run that is being stopped."""
+    def end_calls(self, program: Program | None = None) -> None:
+        """Wakes whoever waits for a call: of a program that was closed, or of the whole run, which is being stopped."""
         for future in list(self.calls):
-            future.settle(Stopped(future.task))
+            if program is None or future.caller.program is program:
+                future.settle(Stopped(future.caller.task))
 
     def reply(self, effect: Reply) -> None:
         """Gives a call's outcome to whoever waits for it."""

@@ -8,7 +8,6 @@ from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, Generic
 
 from juncture.engine.effects import Done, Failed, Outcome, Paused
-from juncture.engine.task import Task
 from juncture.engine.values import copied
 from juncture.errors import Cancelled, Pause
 from juncture.types import ValueT
@@ -16,22 +15,24 @@ from juncture.types import ValueT
 if TYPE_CHECKING:
     import asyncio
 
+    from juncture.drivers.context import TaskContext
+
 
 class CallFuture(Generic[ValueT]):
     """What a call will give: `result()` in sync code, ``await`` in async code."""
 
-    __slots__ = ("_callbacks", "_lending", "_lock", "_outcome", "_settled", "_wait", "task")
+    __slots__ = ("_callbacks", "_lending", "_lock", "_outcome", "_settled", "_wait", "caller")
 
     def __init__(
         self,
         wait: Callable[[CallFuture[Any]], None],
         lending: Callable[[], AbstractContextManager[None]],
-        task: Task,
+        caller: TaskContext,
     ) -> None:
         """`wait` blocks until it is settled, as its driver sees fit; `lending` surrounds every wait of the caller."""
         self._wait = wait
-        self.task = task
-        """The task that made the call."""
+        self.caller = caller
+        """The try that made the call."""
         self._lending = lending
         self._outcome: Outcome | None = None
         self._settled = Event()

@@ -66,7 +66,9 @@ def _closed(task: Task) -> NodeCancelledError:
 
 
 def _stopped() -> Cancelled:
-    return Cancelled("the run was stopped while this node was sending to its stream")
+    return Cancelled(
+        "the run was stopped while this node was sending to its stream, or waiting for what it had called"
+    )
 
 
 _NO_TURN: Any = None
@@ -113,9 +115,11 @@ class SyncDriver(Driver):
         Closing it early stops the run: running sync nodes are waited for, nothing outlives it.
         """
         parts = self.parts
-        with self.lending():
+        with self.lending(), self.known_outside():
             try:
                 while self.ending is None:
+                    if self.halted:
+                        raise _stopped()
                     self._step()
                     while parts:
                         yield parts.popleft()
@@ -407,6 +411,7 @@ class SyncDriver(Driver):
             self._loops.at(self.shared.level).call_soon_threadsafe(running.cancel)
         elif running is False:
             live[task] = True
+            self.halt_inner(task)
 
     def sender(self, program: Program, task: Task) -> Callable[[Part], None]:
         """Parts go through the inbox, so that they stand before the end of their task.
@@ -508,6 +513,9 @@ class SyncDriver(Driver):
         """Steps programs while a body on the driver's stack waits. One thread at a time; others wait for their turn."""
         turn = self._turn
         while not done() and self.fatal is None:
+            if self.halted:
+                self.give_up(_stopped())
+                return
             with turn:
                 if not self.inside:
                     return
