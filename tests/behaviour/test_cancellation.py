@@ -714,6 +714,48 @@ def test_a_deadline_around_a_run_of_a_stuck_sync_node_holds():
     asyncio.run(main())
 
 
+def test_a_graph_that_an_abandoned_node_called_is_stopped():
+    """The node's thread can't be stopped, but what it waits for can."""
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        before = set(threading.enumerate())
+        begun = asyncio.Event()
+        ended: list[str] = []
+
+        async def waits(state):
+            loop.call_soon_threadsafe(begun.set)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append("cancelled")
+
+        inner = chain(State, leaf=waits)
+
+        def calls(state):
+            try:
+                inner.invoke({"x": 1})
+            except BaseException as error:
+                ended.append(type(error).__name__)
+                raise
+
+        running = asyncio.ensure_future(chain(State, a=calls).ainvoke({"x": 1}))
+        await begun.wait()
+        running.cancel()
+        await asyncio.wait([running], timeout=2)
+        workers = [
+            each for each in set(threading.enumerate()) - before if each.name.startswith("juncture-worker")
+        ]
+        for worker in workers:
+            await asyncio.to_thread(worker.join, 2)
+        assert not any(worker.is_alive() for worker in workers)
+        assert ended[0] == "cancelled"
+        assert len(ended) == 2
+        inner.close()
+
+    asyncio.run(main())
+
+
 def test_the_thread_of_an_abandoned_node_is_a_daemon(saver):
     """It doesn't hold the interpreter."""
 

@@ -19,7 +19,7 @@ from juncture import (
     interrupt,
 )
 from tests.behaviour.building import builder, chain, fan, nothing, thread, wrote
-from tests.behaviour.leftovers import nothing_left
+from tests.behaviour.leftovers import in_time, nothing_left
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -453,6 +453,49 @@ def test_a_failure_cancels_everything_nested_in_its_siblings(engine):
     assert (type(error), failure(error).node, failure(error).namespace) == (Boom, "a", ())
     assert how == ["cancelled"] * 2
     graph.close()
+
+
+@pytest.mark.parametrize("how", ["failure", "closing"])
+@pytest.mark.parametrize("way", ["invoke", "stream", "ainvoke", "astream"])
+def test_what_is_called_inside_a_node_is_stopped_with_it(engine, way, how):
+    """The graph that a function calls runs under its caller: what stops the one stops the other."""
+    begun = threading.Event()
+    ended: list[str] = []
+
+    async def waits(state):
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("cancelled")
+
+    inner = chain(State, leaf=waits)
+
+    def calls(state):
+        return list(inner.stream({"x": 1}))[-1] if way == "stream" else inner.invoke({"x": 1})
+
+    async def calls_async(state):
+        if way == "ainvoke":
+            return await inner.ainvoke({"x": 1})
+        return [item async for item in inner.astream({"x": 1})][-1]
+
+    def other(state, writer):
+        assert begun.wait(WAIT)
+        writer("begun")
+        if how == "failure":
+            raise Boom
+        return {"y": 1}
+
+    graph = fan(State, a=calls_async if way.startswith("a") else calls, b=other)
+    with nothing_left():
+        if how == "failure":
+            with pytest.raises(Boom):
+                in_time(lambda: engine.invoke(graph, {"x": 1}))
+        else:
+            in_time(lambda: engine.consume(graph, {"x": 1}, lambda item: False, stream_mode="custom"))
+        assert ended == ["cancelled"]
+        graph.close()
+        inner.close()
 
 
 def test_a_running_sync_sibling_is_awaited_and_its_result_kept_for_the_retry(engine, saver):
