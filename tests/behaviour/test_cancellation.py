@@ -698,6 +698,27 @@ def test_an_abandoned_node_cannot_send_or_ask(saver, what):
     asyncio.run(main())
 
 
+def test_an_abandoned_node_cannot_run_graphs_that_save(saver):
+    """It would write to a thread that another run has taken up."""
+    ran: list[str] = []
+
+    async def main():
+        before = set(threading.enumerate())
+        stuck = Stuck()
+        inner = chain(State, leaf=lambda state: ran.append("leaf"))
+        graph = chain(State, saver=saver, a=stuck.node(lambda writer: inner.invoke({"x": 1})))
+        running = asyncio.ensure_future(graph.ainvoke({"x": 1}, thread()))
+        await stuck.begun.wait()
+        running.cancel()
+        await asyncio.wait([running], timeout=2)
+        await stuck.release(before)
+        assert stuck.after == ["Cancelled"]
+        assert ran == []
+        assert saver.namespaces("t") == [""]
+
+    asyncio.run(main())
+
+
 def test_a_deadline_around_a_run_of_a_stuck_sync_node_holds():
     async def main():
         before = set(threading.enumerate())
