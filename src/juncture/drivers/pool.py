@@ -21,7 +21,7 @@ DEFAULT_LIMIT: Final = 128
 class Pool:
     """A queue and the workers that serve it."""
 
-    __slots__ = ("_limit", "_lock", "_queue", "_threads")
+    __slots__ = ("_closed", "_limit", "_lock", "_queue", "_threads")
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         """No worker is started before there is work."""
@@ -29,6 +29,7 @@ class Pool:
         self._limit = limit
         self._lock = Lock()
         self._threads: list[Thread] = []
+        self._closed = False
 
     def submit(self, work: Callable[[], None]) -> None:
         """Lets a worker do it. The work must not raise."""
@@ -64,7 +65,7 @@ class Pool:
         with self._lock:
             self._limit += 1
         try:
-            if not self._queue.empty():
+            if not (self._queue.empty() or self._closed):
                 self._start(1)
             yield
         finally:
@@ -73,6 +74,7 @@ class Pool:
 
     def close(self, *, wait: bool = True) -> None:
         """Ends the workers once the queue is empty; waits for them unless one was abandoned."""
+        self._closed = True  # what waits in the queue from here on is only the workers' end
         for _ in self._threads:
             self._queue.put(None)
         if wait:
