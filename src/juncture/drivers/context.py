@@ -123,7 +123,7 @@ class TaskContext:
 
     def ask(self, value: Any, key: str | None) -> Any:
         """The answer to a question; raises `Pause` after recording it if there is none yet."""
-        self._refuse_if_ended("interrupt()")
+        self.check_running("interrupt()")
         shared = self.program.shared
         if not self.program.saving and self.program.tables.strict:
             raise InterruptError(
@@ -205,7 +205,7 @@ class TaskContext:
 
     def call(self, name: str, content: bytes, make: Callable[[Task, str], Task]) -> Any:
         """Asks the run for a call; returns its future. Calls are known by name, arguments and occurrence."""
-        self._refuse_if_ended(f"the task {name!r}")
+        self.check_running(f"the task {name!r}")
         with self._locked():
             if self._calls is None:
                 self._calls = {}
@@ -218,7 +218,8 @@ class TaskContext:
 
     # ----
 
-    def _refuse_if_ended(self, what: str) -> None:
+    def check_running(self, what: str) -> None:
+        """Refuses what only a running try may do: raises if it has ended, or if its run was stopped."""
         if self.ended:
             raise ConfigError(
                 f"{what} was used after node {self.task.node.name!r} had ended; use it inside the node"
