@@ -653,15 +653,23 @@ class Stuck:
 
 
 @pytest.mark.parametrize("way", [run_to_end, stream_to_end])
-@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside another"])
-def test_a_cancelled_run_abandons_its_sync_nodes(saver, way, beside):
+@pytest.mark.parametrize("where", ["alone", "beside another", "nested", "awaited inside"])
+def test_a_cancelled_run_abandons_its_sync_nodes(saver, way, where):
     """The caller is free at once; what the node gives later is discarded."""
 
     async def main():
         before = set(threading.enumerate())
         stuck = Stuck()
-        others = {"b": wrote("y", 1)} if beside else {}
-        graph = fan(State, saver=saver, a=stuck.node(), **others)
+        others = {"b": wrote("y", 1)} if where == "beside another" else {}
+        inner = fan(State, a=stuck.node(), **others)
+
+        async def awaits(state):
+            return dict(await inner.ainvoke({"x": 1}))
+
+        if where in ("alone", "beside another"):
+            graph = fan(State, saver=saver, a=stuck.node(), **others)
+        else:
+            graph = chain(State, saver=saver, a=inner if where == "nested" else awaits)
         running = asyncio.ensure_future(way(graph, thread()))
         await stuck.begun.wait()
         running.cancel()
