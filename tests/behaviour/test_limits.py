@@ -281,4 +281,7 @@ def test_a_failed_batch_leaves_nothing_running(engine):
             with pytest.raises(ValueError, match="no"):
                 graph.batch([{"x": n} for n in range(4)])
         graph.close()
-    assert sorted(ended) == [1, 2, 3]
+    if engine.is_async:
+        assert sorted(ended) == [1, 2, 3]
+    else:
+        assert set(ended) <= {1, 2, 3}, "those that had not begun never do"

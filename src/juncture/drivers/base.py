@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from contextvars import Context
 from datetime import UTC, datetime
 from heapq import heapify
@@ -194,19 +194,12 @@ class Driver(ABC):
         """While this call runs, the node that makes it lends its slot to what runs in it."""
         return nullcontext() if self.outer is None else self.outer.lending()
 
-    @contextmanager
-    def known_outside(self) -> Generator[None, None, None]:
-        """While it runs, the run around this one can halt it."""
+    def known_outside(self, *, runs: bool) -> None:
+        """Lets the run around this one know that it runs, so that it can halt it, and when it no longer does."""
         outer = self.outer
-        if outer is None:
-            yield
-            return
-        known = outer.program.driver.inner.setdefault(outer.task, set())
-        known.add(self)
-        try:
-            yield
-        finally:
-            known.discard(self)
+        if outer is not None:
+            known = outer.program.driver.inner.setdefault(outer.task, set())
+            (known.add if runs else known.discard)(self)
 
     def halt_inner(self, task: Task) -> None:
         """Stops the runs that a task which was told to stop, or is abandoned, waits for; from any thread."""

@@ -115,8 +115,9 @@ class SyncDriver(Driver):
         Closing it early stops the run: running sync nodes are waited for, nothing outlives it.
         """
         parts = self.parts
-        with self.lending(), self.known_outside():
+        with self.lending():
             try:
+                self.known_outside(runs=True)
                 while self.ending is None:
                     if self.halted:
                         raise _stopped()
@@ -124,6 +125,7 @@ class SyncDriver(Driver):
                     while parts:
                         yield parts.popleft()
             finally:
+                self.known_outside(runs=False)
                 self._shut_down()
 
     def _step(self) -> None:
