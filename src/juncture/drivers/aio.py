@@ -568,7 +568,7 @@ class AsyncDriver(Driver):
                     self.cancel(root)
                     self._abandon(root)
         if self.outer is None:
-            self.pool.close(wait=not self.abandoned)
+            self.pool.close()
 
     def _abandon(self, program: Program) -> None:
         """Waits no longer for sync nodes on workers: they can't be stopped, and what they still do is discarded."""
@@ -577,6 +577,7 @@ class AsyncDriver(Driver):
                 self._abandon(running)
             elif isinstance(running, bool) and task not in self.abandoned:
                 self.abandoned.add(task)
+                self.pool.abandoned = True
                 self.halt_inner(task)
                 self.active -= 1
                 self.heard(program, Stopped(task))

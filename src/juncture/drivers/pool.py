@@ -21,7 +21,7 @@ DEFAULT_LIMIT: Final = 128
 class Pool:
     """A queue and the workers that serve it."""
 
-    __slots__ = ("_closed", "_limit", "_lock", "_queue", "_threads")
+    __slots__ = ("_closed", "_limit", "_lock", "_queue", "_threads", "abandoned")
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         """No worker is started before there is work."""
@@ -30,6 +30,8 @@ class Pool:
         self._lock = Lock()
         self._threads: list[Thread] = []
         self._closed = False
+        self.abandoned = False
+        """Somebody gave up waiting for a worker, in whichever of the nested runs that share these."""
 
     def submit(self, work: Callable[[], None]) -> None:
         """Lets a worker do it. The work must not raise."""
@@ -72,11 +74,11 @@ class Pool:
             with self._lock:
                 self._limit -= 1
 
-    def close(self, *, wait: bool = True) -> None:
+    def close(self) -> None:
         """Ends the workers once the queue is empty; waits for them unless one was abandoned."""
         self._closed = True  # what waits in the queue from here on is only the workers' end
         for _ in self._threads:
             self._queue.put(None)
-        if wait:
+        if not self.abandoned:
             for thread in self._threads:
                 thread.join()
