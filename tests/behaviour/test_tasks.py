@@ -586,8 +586,8 @@ def test_a_sync_node_that_waits_for_its_calls_is_woken_by_a_failing_sibling(engi
     part = waits if call == "waits" else ends
 
     def node(state):
-        futures = [part() for _ in range(3)]
         try:
+            futures = [part() for _ in range(3)]
             for future in futures:
                 future.result()
         except BaseException as error:
