@@ -727,6 +727,34 @@ def test_an_abandoned_node_cannot_run_graphs_that_save(saver):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("beside", [False], ids=["alone"])
+def test_an_abandoned_graph_saves_nothing_more(saver, beside):
+    """It was running inside a node when the run was cancelled: it ends where it stands."""
+    ran: list[str] = []
+
+    async def main():
+        before = set(threading.enumerate())
+        stuck = Stuck()
+        nodes = {"one": stuck.node(), "two": lambda state: ran.append("two")}
+        edges: list[Any] = [(START, "one"), ("one", "two")]
+        if beside:
+            nodes["other"] = nothing
+            edges.append((START, "other"))
+        inner = builder(State, nodes, *edges).compile()
+        graph = chain(State, saver=saver, a=lambda state: inner.invoke({"x": 1}) and None)
+        running = asyncio.ensure_future(graph.ainvoke({"x": 1}, thread()))
+        await stuck.begun.wait()
+        running.cancel()
+        await asyncio.wait([running], timeout=2)
+        (inside,) = [name for name in saver.namespaces("t") if name]
+        assert saver.load("t", inside).checkpoint.step == 0
+        await stuck.release(before)
+        assert saver.load("t", inside).checkpoint.step == 0
+        assert ran == []
+
+    asyncio.run(main())
+
+
 def test_a_deadline_around_a_run_of_a_stuck_sync_node_holds():
     async def main():
         before = set(threading.enumerate())

@@ -299,6 +299,8 @@ class Driver(ABC):
         """Saves a checkpoint, by waiting for it."""
         if log is None:
             return None
+        if self.halted:
+            raise Cancelled("the run around this one was stopped before its checkpoint was saved")
         try:
             return log.save(program.namespace, effect.state, source=effect.source, records=effect.records)
         except BaseException as error:  # noqa: BLE001 - raised again, once the program has heard of it

@@ -253,6 +253,8 @@ class SyncDriver(Driver):
                 self.free_slot(task)
         if self.fatal is not None:
             raise self.fatal
+        if self.halted:  # whoever called this run was stopped meanwhile: nothing more is saved or begun
+            raise _stopped()
         return outcome
 
     def _ask_log(self, program: Program, effect: SaveWrites | Load) -> Saved | None:
@@ -261,6 +263,8 @@ class SyncDriver(Driver):
         if isinstance(effect, Load):
             return log.load(program.namespace)
         assert head is not None
+        if self.halted:
+            raise _stopped()
         log.save_records(program.namespace, head, effect.records)
         return None
 
