@@ -23,6 +23,9 @@ they get a note and the attribute ``__juncture__`` (read it with `failure`).
     │   └── ResumeMismatchError                the node asks something else than what was recorded
     ├── SaverError                             checkpoints and where they are kept
     │   ├── HeadMovedError                     another run wrote to this thread
+    │   ├── LeaseLostError                     another run took over this thread
+    │   ├── ThreadBusyError                    another run has this thread
+    │   ├── SaverUnavailableError              the database can't be reached
     │   ├── ThreadNotFoundError                the thread has no checkpoint
     │   ├── CheckpointNotFoundError            the thread has no checkpoint of that id
     │   └── SerializationError (also TypeError)     a value can't be stored exactly, or not be read back
@@ -135,6 +138,21 @@ class SaverError(JunctureError):
 
 class HeadMovedError(SaverError):
     """Another run wrote to this thread meanwhile. Nothing was saved."""
+
+
+class LeaseLostError(SaverError):
+    """Another run took over this thread, because this one seemed dead. Nothing was saved."""
+
+
+class ThreadBusyError(SaverError):
+    """Another run has this thread. Nothing was run, and nothing was changed."""
+
+    lease: Any = None
+    """The `juncture.savers.Lease` of that run."""
+
+
+class SaverUnavailableError(SaverError):
+    """The database can't be reached, or is full or locked. What was saved before stays."""
 
 
 class ThreadNotFoundError(SaverError):

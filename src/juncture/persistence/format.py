@@ -210,7 +210,7 @@ def saved_checkpoint(codec: Codec, loaded: LoadedCheckpoint) -> Saved:
     return Saved(
         checkpoint_id=stored.checkpoint_id,
         parent_id=stored.parent_id,
-        state=_state(codec, stored.step, stored.header, [part.payload for part in stored.parts]),
+        state=_state(codec, stored.step, stored.header, [part.payload for part in loaded.parts]),
         records=[_record(codec, record) for record in loaded.records],
         source=stored.source,
         run_id=stored.run_id,
@@ -218,7 +218,7 @@ def saved_checkpoint(codec: Codec, loaded: LoadedCheckpoint) -> Saved:
     )
 
 
-def _state(codec: Codec, step: int, header_stored: bytes, payloads: list[bytes | None]) -> State:
+def _state(codec: Codec, step: int, header_stored: bytes, payloads: list[bytes]) -> State:
     header = _header(codec, header_stored)
     values, more = _body(codec, payloads)
     targets, arguments = header.get("sends", []), more.get("sends", [])
@@ -251,7 +251,7 @@ def _header(codec: Codec, stored: bytes) -> dict[str, Any]:
             raise SerializationError("the checkpoint's header isn't one: it says no version")
 
 
-def _body(codec: Codec, payloads: list[bytes | None]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _body(codec: Codec, payloads: list[bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
     payload = payloads[0] if len(payloads) == 1 else None
     if payload is None:
         raise SerializationError(

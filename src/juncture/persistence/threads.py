@@ -25,7 +25,7 @@ from juncture.persistence.format import (
     record_bytes,
     saved_checkpoint,
 )
-from juncture.savers.base import LoadedCheckpoint, Part, Saver, StoredCheckpoint, StoredRecord
+from juncture.savers.base import LoadedCheckpoint, Saver, StoredCheckpoint, StoredRecord
 
 Namespace = tuple[str, ...]
 
@@ -38,6 +38,8 @@ class _Point:
     """As text."""
     head: str | None = None
     """The newest checkpoint as far as this run knows: what its next put follows."""
+    seq: int = 0
+    """The place of that checkpoint."""
     base: str | None = None
     """The checkpoint that the run's state comes from: the parent of the next. An older one after going back."""
 
@@ -120,7 +122,9 @@ class ThreadLog:
             self._points[namespace] = _Point(namespace_text(namespace))
             return None
         saved = saved_checkpoint(self._codec, found)
-        self._points[namespace] = _Point(found.checkpoint.namespace, found.head_id, saved.checkpoint_id)
+        self._points[namespace] = _Point(
+            found.checkpoint.namespace, found.head_id, found.head_seq, saved.checkpoint_id
+        )
         return saved
 
     # ── save ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -146,12 +150,15 @@ class ThreadLog:
         """
         point, stored = self._begun(namespace, state, source)
         try:
-            self._fill(stored, state)
-            self._saver.put(stored, follows=point.head, records=self._encoded(records) if records else ())
+            payload = self._fill(stored, state)
+            self._saver.put(
+                stored, payload, follows=point.head, records=self._encoded(records) if records else ()
+            )
         except Exception as error:
             self._note(error, "saving", namespace, stored.checkpoint_id, state.step)
             raise
         point.head = point.base = stored.checkpoint_id
+        point.seq = stored.seq
         return stored.checkpoint_id
 
     async def asave(
@@ -160,13 +167,14 @@ class ThreadLog:
         """As `save`. The state and the records are encoded before anything is awaited."""
         point, stored = self._begun(namespace, state, source)
         try:
-            self._fill(stored, state)
+            payload = self._fill(stored, state)
             encoded = self._encoded(records) if records else ()
-            await self._saver.aput(stored, follows=point.head, records=encoded)
+            await self._saver.aput(stored, payload, follows=point.head, records=encoded)
         except Exception as error:
             self._note(error, "saving", namespace, stored.checkpoint_id, state.step)
             raise
         point.head = point.base = stored.checkpoint_id
+        point.seq = stored.seq
         return stored.checkpoint_id
 
     def _begun(self, namespace: Namespace, state: State, source: str) -> tuple[_Point, StoredCheckpoint]:
@@ -184,14 +192,15 @@ class ThreadLog:
             source,
             self._run_id,
             now / 1e9,
-            b"",
+            point.seq + 1,
             (),
+            b"",
         )
         return point, stored
 
-    def _fill(self, stored: StoredCheckpoint, state: State) -> None:
+    def _fill(self, stored: StoredCheckpoint, state: State) -> bytes:
         stored.header = header_bytes(self._codec, state)
-        stored.parts = (Part(stored.checkpoint_id, body_bytes(self._codec, state, self._untracked)),)
+        return body_bytes(self._codec, state, self._untracked)
 
     # ── records ──────────────────────────────────────────────────────────────────────────────────────────────
 

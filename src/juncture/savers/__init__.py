@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from juncture.errors import GraphBuildError
-from juncture.savers.base import LoadedCheckpoint, Part, Saver, StoredCheckpoint, StoredRecord
+from juncture.savers.base import (
+    Lease,
+    LoadedCheckpoint,
+    Part,
+    Saver,
+    Spans,
+    StoredCheckpoint,
+    StoredRecord,
+    StoredThread,
+)
 from juncture.savers.memory import InMemorySaver, MemorySaver
 
 __all__ = [
     "InMemorySaver",
+    "Lease",
     "LoadedCheckpoint",
     "MemorySaver",
     "Part",
     "Saver",
+    "Spans",
     "StoredCheckpoint",
     "StoredRecord",
+    "StoredThread",
     "open_saver",
 ]
 
