@@ -37,6 +37,7 @@ from juncture.errors import (
 from juncture.functional import task
 from juncture.graph.builder import StateGraph
 from juncture.graph.compiled import CompiledGraph
+from juncture.graph.overall_state import OverAllState
 from juncture.persistence import register_type
 from juncture.savers import InMemorySaver
 from juncture.types import (
@@ -86,6 +87,7 @@ __all__ = [
     "NodeCancelledError",
     "NodeFailure",
     "NothingToResumeError",
+    "OverAllState",
     "Overwrite",
     "PendingInterruptError",
     "RemainingSteps",

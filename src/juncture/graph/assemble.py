@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from juncture.channels import LastValue, channel_for, is_pure
 from juncture.channels.base import Channel
@@ -25,9 +25,17 @@ from juncture.engine.tables import (
     Tables,
 )
 from juncture.engine.values import ATOMS, CONTAINERS, copied, copied_dict
-from juncture.errors import GraphBuildError
+from juncture.errors import GraphBuildError, InvalidUpdateError, note
 from juncture.graph.inject import injected, kind_of
-from juncture.graph.schema import Field, Schema, schema_from_callable, schema_of_object, union_of_keys
+from juncture.graph.overall_state import OverAllState, Rules, StateView
+from juncture.graph.schema import (
+    Field,
+    Schema,
+    asks_for_overall_state,
+    schema_from_callable,
+    schema_of_object,
+    union_of_keys,
+)
 from juncture.types import END, MISSING, START, RetryPolicy
 
 if TYPE_CHECKING:
@@ -68,6 +76,8 @@ class _Assembly:
         self.schemas = list({id(schema): schema for _, schema in named}.values())
         self.keys = self._keys()
         self.open = self.state.kind == "open"
+        self.open_key = self._open_key()
+        self.rules = Rules.of(self.keys, self.open_key)
         self.root = self.state.kind == "root"
         self.edges: dict[str, list[str]] = {}
         for start, end in graph.edges:
@@ -78,10 +88,26 @@ class _Assembly:
     # ---- keys
 
     def _input_of(self, spec: NodeSpec) -> Schema:
+        """The schema whose keys a node is handed, as an object of its type or as an `OverAllState`."""
         tp = spec.input_schema
         if tp is None and spec.action is not None and callable(spec.action):
             tp = schema_from_callable(spec.action)
-        return self.graph.schema(tp) if tp is not None else self.state
+        return self.graph.schema(tp) if tp is not None and tp is not OverAllState else self.state
+
+    def _shows_view(self, function: Any, owner: str, schema: Schema, asked: bool = False) -> bool:
+        """Whether a function is handed an `OverAllState`."""
+        try:
+            if not asked and not (callable(function) and asks_for_overall_state(function)):
+                return False
+        except GraphBuildError as error:
+            note(error, f"juncture: {owner}")
+            raise
+        if schema.kind == "root":
+            raise GraphBuildError(
+                f"{owner} asks for an OverAllState, but the state is a single value without keys. Annotate its parameter "
+                "with the type of that value"
+            )
+        return True
 
     def _keys(self) -> dict[str, Key]:
         keys: dict[str, Key] = {}
@@ -189,8 +215,10 @@ class _Assembly:
 
     # ---- projections
 
-    def _project(self, schema: Schema, *, shared: bool) -> Project:
-        """What makes an input of this schema from the committed values."""
+    def _project(self, schema: Schema, *, shared: bool, view: bool) -> Project:
+        """What makes an input of this schema from the committed values: an object of its type, or a view."""
+        if view:
+            return self._view(self._pick(schema, shared=True), shared=shared)
         build = schema.build
         pick = self._pick(schema, shared=shared)
         if schema.kind in ("open", "typed_dict"):
@@ -207,6 +235,26 @@ class _Assembly:
         if everything:
             return copied_dict
         return lambda values: {name: copied(values[name]) for name in names if name in values}
+
+    def _view(self, pick: Project, *, shared: bool) -> Project:
+        rules = self.rules
+        return lambda values: StateView(pick(values), rules, shared=shared)
+
+    def _sent(self, owner: str, *, shared: bool, view: bool) -> Callable[[Any], Any]:
+        """What makes an input of what was sent."""
+        if not view:
+            return (lambda value: value) if shared else copied
+        viewed = self._view(dict, shared=shared)
+
+        def project(sent: Any) -> Any:
+            if isinstance(sent, Mapping):
+                return viewed(cast("dict[str, Any]", sent))
+            raise InvalidUpdateError(
+                f"{owner} asks for an OverAllState and was sent a {type(sent).__name__}. Send it a dict of keys, or annotate its "
+                "parameter with what it is sent"
+            )
+
+        return project
 
     # ---- nodes
 
@@ -226,16 +274,18 @@ class _Assembly:
             return self._graph_node(spec, action)
         schema = self.inputs[spec.name]
         shared = (spec.isolation or self.graph.isolation) == "shared"
+        owner = f"node {spec.name!r}"
+        view = self._shows_view(action, owner, schema, asked=spec.input_schema is OverAllState)
         node = Node(
             name=spec.name,
             kind=FACTORY if spec.factory is not None else kind_of(action),
             call=action,
-            project=self._project(schema, shared=shared),
-            project_send=copied if not shared else lambda value: value,
-            inject=injected(action, f"node {spec.name!r}") if action is not None else {},
+            project=self._project(schema, shared=shared, view=view),
+            project_send=self._sent(owner, shared=shared, view=view),
+            inject=injected(action, owner) if action is not None else {},
             managed={n: f.managed for n, f in schema.fields.items() if f.managed is not None},
             updates_of=self._updates_of(schema),
-            snapshot=None if schema.kind in ("open", "typed_dict", "root") else schema.snapshot,
+            snapshot=self._snapshot(schema, view=view),
             factory=spec.factory,
             defer=spec.defer,
             inline=spec.inline,
@@ -260,12 +310,20 @@ class _Assembly:
         new.routes, new.straight = node.routes, node.straight
         return new
 
+    @staticmethod
+    def _snapshot(schema: Schema, *, view: bool) -> Callable[[Any, Mapping[str, Any]], Any] | None:
+        if view:
+            return lambda handed, committed: handed.remembered(committed)
+        return None if schema.kind in ("open", "typed_dict", "root") else schema.snapshot
+
     def _updates_of(self, schema: Schema) -> Callable[[Any, Any], Mapping[str, Any] | None]:
         """Reads a returned object: one of the graph's types, or of any class with annotated fields."""
         objects = [s for s in (schema, *self.schemas) if s.kind not in ("open", "typed_dict", "root")]
         others: dict[type, Schema | None] = {}
 
         def updates_of(result: Any, before: Any) -> Mapping[str, Any] | None:
+            if isinstance(result, StateView) and before is not None:
+                return result.changed_in_place()
             for candidate in objects:
                 update = candidate.updates_of(result, before if candidate is schema else None)
                 if update is not None:
@@ -326,6 +384,7 @@ class _Assembly:
         return lambda values: {name: copied(values[name]) for name in ordered if name in values}
 
     def _router(self, source: str, branch: Any) -> Router:
+        owner = f"the router {branch.name!r} of node {source!r}"
         schema = self.inputs.get(source, self.state)
         own = schema_from_callable(branch.path)
         if own is not None:
@@ -333,15 +392,15 @@ class _Assembly:
             unknown = set(schema.fields) - set(self.fields)
             if unknown and self.graph.strict:
                 raise GraphBuildError(
-                    f"the router {branch.name!r} of node {source!r} reads {sorted(unknown)}, which the state doesn't have",
+                    f"{owner} reads {sorted(unknown)}, which the state doesn't have",
                     node=source,
                 )
         return Router(
             name=branch.name,
             call=branch.path,
             kind=kind_of(branch.path),
-            project=self._project(schema, shared=False),
-            inject=injected(branch.path, f"the router {branch.name!r} of node {source!r}"),
+            project=self._project(schema, shared=False, view=self._shows_view(branch.path, owner, schema)),
+            inject=injected(branch.path, owner),
             managed={n: f.managed for n, f in schema.fields.items() if f.managed is not None},
             targets=branch.targets,
             default=branch.default,
@@ -368,7 +427,7 @@ class _Assembly:
             nodes=nodes,
             entry=entry,
             keys=self.keys,
-            open_key=self._open_key(),
+            open_key=self.open_key,
             input_keys=self._keys_of(given),
             output_keys=self._keys_of(output),
             joins=joins,

@@ -15,6 +15,7 @@ from juncture.engine.tables import Tables
 from juncture.errors import ConfigError, GraphBuildError
 from juncture.graph.assemble import assemble
 from juncture.graph.calls import Call, Shape, shaper
+from juncture.graph.overall_state import OverAllState, check_input
 from juncture.graph.validate import validate
 from juncture.persistence.codec import Codec
 from juncture.persistence.registry import DEFAULT, Registry
@@ -70,6 +71,9 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
 
     def _input_updates(self, given: Any, before: Any) -> Mapping[str, Any] | None:
         """An input that is an object of one of the graph's types, as an update."""
+        if isinstance(given, OverAllState):
+            check_input(given, self.tables)
+            return given
         for schema in (self.input, *self.builder.schemas.values()):
             update = schema.updates_of(given, before)
             if update is not None:

@@ -23,6 +23,7 @@ from juncture.channels.base import Channel
 from juncture.channels.hints import bare
 from juncture.channels.last_value import LastValue
 from juncture.errors import GraphBuildError
+from juncture.graph.overall_state import OverAllState
 from juncture.graph.schema_adapter import add_validators
 from juncture.graph.schema_base import Field, Kind, ObjectSchema, Schema, Snapshot, Validate, field_of
 from juncture.graph.schema_dataclass import read_dataclass
@@ -47,6 +48,11 @@ def read_schema(tp: Any, *, validate: bool = False, strict: bool = True) -> Sche
         return Schema(None, "open", "the open state", {})
     alone, extras = bare(tp)
     cls = _class_of(alone)
+    if _is_overall_state(cls):
+        raise GraphBuildError(
+            f"{getattr(tp, '__name__', tp)} isn't a schema: it shows whatever state a graph has to the nodes and routers that ask for it, "
+            "def node(state: OverAllState). For an open state leave the schema out: StateGraph(key_strategies=…)"
+        )
     if cls is None or _says_how_to_merge(extras) or not _has_fields(cls):
         schema = _read_root(tp, alone, strict=strict)
     elif _is_subclass(cls, "pydantic.main", "BaseModel"):
@@ -117,15 +123,35 @@ def union_of_keys(schemas: Sequence[tuple[str, Schema]], *, strict: bool = True)
 def schema_from_callable(function: Callable[..., Any]) -> Any:
     """The schema that a node's first parameter is annotated with: a class with fields, or an alias of a generic one.
 
-    None where the annotation is no such class, is missing, or can't be resolved. Never raises.
+    None where the annotation is no such class (`OverAllState` is none), is missing, or can't be resolved. Never raises.
     """
     try:
         annotation, _ = bare(first_parameter(function))
         cls = _class_of(annotation)
-        names = class_hints(cls) if cls is not None and cls is not Runtime and _has_fields(cls) else {}
+        if cls is None or cls is Runtime or _is_overall_state(cls):
+            return None
+        names = class_hints(cls) if _has_fields(cls) else {}
     except Exception:  # noqa: BLE001 - whatever keeps an annotation from being read: it names no schema
         return None
     return annotation if names else None
+
+
+def asks_for_overall_state(function: Callable[..., Any]) -> bool:
+    """Whether a function's first parameter is annotated with `OverAllState`.
+
+    Raises:
+        GraphBuildError: It is annotated with a class derived from it, of which nobody could make an object.
+    """
+    try:
+        annotation, _ = bare(first_parameter(function))
+        cls = _class_of(annotation)
+    except Exception:  # noqa: BLE001 - whatever keeps an annotation from being read: it doesn't ask
+        return False
+    if _is_overall_state(cls) and cls is not OverAllState:
+        raise GraphBuildError(
+            f"{annotation.__name__} derives from OverAllState, and the engine only makes an OverAllState itself: ask for that"
+        )
+    return cls is OverAllState
 
 
 def schema_of_object(value: Any) -> Schema | None:
@@ -140,6 +166,10 @@ def _class_of(annotation: Any) -> type | None:
     """The class itself, or the one that a generic alias is made from."""
     cls: Any = get_origin(annotation) or annotation
     return cls if isinstance(cls, type) else None
+
+
+def _is_overall_state(cls: type | None) -> bool:
+    return cls is not None and issubclass(cls, OverAllState)
 
 
 def _has_fields(cls: Any) -> bool:
@@ -256,6 +286,7 @@ __all__ = [
     "Schema",
     "Snapshot",
     "Validate",
+    "asks_for_overall_state",
     "read_schema",
     "refuse_managed",
     "schema_from_callable",
