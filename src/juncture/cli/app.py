@@ -1,0 +1,34 @@
+"""The commands, put together."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from juncture.cli.run import run
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,  # what goes wrong is `reporting`'s
+    rich_markup_mode=None,  # help and usage errors are plain text, the same in a pipe
+)
+app.command()(run)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"juncture {version('juncture')}")
+        raise typer.Exit
+
+
+@app.callback()
+def juncture(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Run graphs."""

@@ -1,0 +1,105 @@
+"""A run as lines of JSON: one object a line, each written at once, and nothing else on standard output.
+
+``{"seq", "mode", "ns", "node", "data"}`` for every part, then one last ``{"status", "values", "interrupts", "run_id",
+"thread_id", "checkpoint"}``, with ``"error"`` where there was one. What the user's code prints goes to standard error.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, redirect_stdout, suppress
+from typing import Any, TextIO
+
+from juncture.cli.reporting import announce, visible
+from juncture.cli.running import Begun, Ended
+from juncture.cli.shown import line_of, message_of
+from juncture.drivers.place import failure
+from juncture.types import StreamMode, StreamPart
+
+
+class Output:
+    """Standard output, which may go away."""
+
+    def __init__(self, stream: TextIO) -> None:
+        """Takes what standard output was before anything was redirected."""
+        self._stream = stream
+        self.gone = False
+        """Whoever read it has closed it. What is written afterwards goes nowhere."""
+
+    def line(self, value: Any) -> bool:
+        """Writes a value as one line of JSON, in UTF-8, at once; False if nobody reads it."""
+        return self._write(f"{line_of(value)}\n".encode())
+
+    def text(self, text: str) -> bool:
+        """Writes lines, with their control characters made visible; False if nobody reads them."""
+        encoding = self._stream.encoding or "utf-8"
+        return self._write(f"{visible(text)}\n".encode(encoding, "backslashreplace"))
+
+    def _write(self, line: bytes) -> bool:
+        if self.gone:
+            return False
+        try:
+            self._stream.buffer.write(line)
+            self._stream.buffer.flush()
+        except BrokenPipeError:
+            self.gone = True
+            with suppress(OSError, ValueError):  # what is still buffered must not fail again when Python ends
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, self._stream.fileno())
+                os.close(nowhere)
+        return not self.gone
+
+
+@contextmanager
+def own_output() -> Generator[Output]:
+    """Standard output for the command alone: meanwhile what user code prints goes to standard error."""
+    sys.stdout.flush()
+    output = Output(sys.stdout)
+    with redirect_stdout(sys.stderr):
+        yield output
+
+
+class Lines:
+    """Shows a run as lines of JSON."""
+
+    def __init__(self, output: Output, modes: tuple[StreamMode, ...]) -> None:
+        """Takes the modes that were asked for."""
+        self.modes = modes or ("updates", "custom")
+        self._output = output
+
+    def begin(self, begun: Begun) -> None:
+        """Says which thread was made."""
+        announce(begun)
+
+    def show(self, part: StreamPart) -> bool:
+        """Writes a part; False if nobody reads any more."""
+        return self._output.line(
+            {"seq": part.seq, "mode": part.mode, "ns": part.ns, "node": part.node, "data": part.data}
+        )
+
+    def end(self, ended: Ended) -> None:
+        """Writes the last line."""
+        result = ended.result
+        last: dict[str, Any] = {
+            "status": result.status,
+            "values": dict(result) if result.value is result else result.value,
+            "interrupts": result.interrupts,
+            "run_id": result.run_id,
+            "thread_id": ended.begun.thread_id,
+            "checkpoint": result.checkpoint,
+        }
+        if ended.error is not None and result.status != "cancelled":
+            last["error"] = _error_of(ended.error)
+        self._output.line(last)
+
+
+def _error_of(error: BaseException) -> dict[str, Any]:
+    place = failure(error)
+    return {
+        "type": type(error).__name__,
+        "message": message_of(error),
+        "node": place.node if place is not None else None,
+        "step": place.step if place is not None else None,
+    }

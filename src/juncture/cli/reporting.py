@@ -1,0 +1,182 @@
+"""What goes to standard error: what went wrong and how to go on, in a few lines and without a traceback.
+
+Nothing that a value or an exception says is printed without making control characters visible.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import traceback
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import typer
+
+from juncture.cli.exits import EXIT_OF, ExitCode
+from juncture.cli.frames import place_of
+from juncture.cli.running import Begun, Ended, is_callers_fault
+from juncture.cli.shown import message_of
+from juncture.drivers.place import failure
+from juncture.errors import JunctureError, place_note
+from juncture.savers import InMemorySaver
+
+ASK_FOR_MORE = "The whole traceback: --traceback"
+
+
+def say(text: str) -> None:
+    """Prints lines on standard error."""
+    print(visible(text), file=sys.stderr, flush=True)  # noqa: T201 - this is the command line
+
+
+def visible(text: str) -> str:
+    """A text whose control characters can't reach the terminal; line ends and tabs stay."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+
+
+@contextmanager
+def reported(*, with_traceback: bool) -> Generator[None]:
+    """Turns what goes wrong in a command into lines on standard error and an exit code.
+
+    Raises:
+        typer.Exit: With the code.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("stopped")
+        raise typer.Exit(ExitCode.CANCELLED) from None
+    except typer.Exit:
+        raise
+    except Exception as error:
+        usage = is_callers_fault(error)
+        say(f"error: {_described(error)}")
+        if with_traceback:
+            _print_traceback(error)
+        elif not usage:
+            say(f"  {ASK_FOR_MORE}")
+        raise typer.Exit(ExitCode.USAGE if usage else ExitCode.FAILED) from error
+
+
+def announce(begun: Begun) -> None:
+    """Says which thread was made, so that its name is known however the run ends."""
+    if begun.made_up:
+        life = (
+            f"to go on in it: {_command(begun)}"
+            if _outlives(begun)
+            else "in memory: it ends with this command"
+        )
+        say(f"thread: {begun.thread_id} ({life})")
+
+
+def conclude(ended: Ended, *, with_traceback: bool) -> NoReturn:
+    """Says why a run ended, unless it was done, and how to go on.
+
+    Raises:
+        typer.Exit: With the exit code.
+    """
+    begun, result, error = ended.begun, ended.result, ended.error
+    match result.status:
+        case "completed":
+            pass
+        case "interrupted":
+            say(_paused(ended))
+        case "cancelled":
+            say(f"stopped: what was committed stays. {_how_to_go_on(begun)}")
+        case "drained" | "budget":
+            say(f"ended early ({result.status}): what was committed stays. {_how_to_go_on(begun)}")
+        case "failed" | "limit":
+            assert error is not None, "a run that ends so raises"
+            say(f"error: {_failed(error)}")
+            say(f"  {_how_to_go_on(begun)}")
+            if with_traceback:
+                _print_traceback(error)
+            elif result.status == "failed":
+                say(f"  {ASK_FOR_MORE}")
+    raise typer.Exit(EXIT_OF[result.status])
+
+
+# ── texts ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _failed(error: BaseException) -> str:
+    """What failed and where, with the notes on it."""
+    place = failure(error)
+    lines = [_described(error)]
+    if place is not None:
+        at = f" in step {place.step}" if place.step is not None else ""
+        nested = f" of the nested graph {'|'.join(place.namespace)}" if place.namespace else ""
+        who = f"node {place.node!r}{nested}" if place.node is not None else "the run"
+        lines[0] = f"{who} failed{at}: {lines[0]}"
+    where = place_of(error)
+    if where:
+        lines.append(f"at {where}")
+    known = place_note(
+        node=place.node if place is not None else None,
+        step=place.step if place is not None else None,
+        thread_id=place.thread_id if place is not None else None,
+        namespace=place.namespace if place is not None else (),
+        run_id=place.run_id if place is not None else None,
+        attempt=place.attempt if place is not None else None,
+    )
+    lines += [str(note) for note in getattr(error, "__notes__", ()) if note != known]
+    return "\n  ".join(line.replace("\n", "\n  ") for line in lines)
+
+
+def _described(error: BaseException) -> str:
+    """An exception in words; our own say everything themselves."""
+    text = message_of(error)
+    if isinstance(error, SystemExit):
+        return f"it called {text}"
+    if isinstance(error, JunctureError) and text:
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _paused(ended: Ended) -> str:
+    lines: list[str] = []
+    for question in ended.result.interrupts:
+        if question.when != "inside":
+            lines.append(f"paused {question.when} node {question.node!r}")
+        else:
+            named = f"key {question.key!r}, " if question.key is not None else ""
+            lines.append(f"paused: node {question.node!r} asks {question.value!r} ({named}id {question.id})")
+    if all(question.when != "inside" for question in ended.result.interrupts):
+        lines.append(_how_to_go_on(ended.begun))
+    elif _outlives(ended.begun):
+        lines.append(f"Answer with graph.invoke(Command(resume=…), thread_id={ended.begun.thread_id!r}).")
+    else:
+        lines.append(_gone(ended.begun))
+    return "\n".join(lines)
+
+
+def _how_to_go_on(begun: Begun) -> str:
+    if begun.saver is None:
+        return "Nothing was kept, because there is no saver: --checkpointer URL keeps threads that can go on."
+    return f"To go on: {_command(begun)}" if _outlives(begun) else _gone(begun)
+
+
+def _gone(begun: Begun) -> str:
+    return (
+        f"Thread {begun.thread_id!r} was in memory and ended with this command: --checkpointer URL keeps threads that "
+        "can go on."
+    )
+
+
+def _outlives(begun: Begun) -> bool:
+    """Whether the thread is still there when this process has ended."""
+    return begun.saver is not None and not isinstance(begun.saver, InMemorySaver)
+
+
+def _command(begun: Begun) -> str:
+    words = ["juncture", "run", begun.spec, "--thread", begun.thread_id or ""]
+    if begun.checkpointer is not None:  # what stands before an @ may be a password
+        words += ["--checkpointer", "URL" if "@" in begun.checkpointer else begun.checkpointer]
+    return shlex.join(words)
+
+
+def _print_traceback(error: BaseException) -> None:
+    say("".join(traceback.format_exception(error)).rstrip())

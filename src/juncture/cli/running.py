@@ -1,0 +1,222 @@
+"""One run of a graph, as every command makes it that runs one.
+
+The run is async, whatever the nodes are: async nodes run on the event loop and sync ones on workers, so that Ctrl-C is
+heard at once. It cancels the run as `ainvoke` is cancelled: what was committed and saved stays, async nodes are
+cancelled, and a running sync node is abandoned. A second Ctrl-C doesn't wait for anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Protocol
+from uuid import uuid4
+
+from juncture.cli.loading import Found, Graph
+from juncture.drivers.place import failure
+from juncture.errors import (
+    ConfigError,
+    GraphBuildError,
+    InvalidUpdateError,
+    JunctureError,
+    NothingToResumeError,
+    PendingInterruptError,
+)
+from juncture.graph.builder import StateGraph
+from juncture.graph.calls import Call, Shape, shaper
+from juncture.graph.compiled import CompiledGraph
+from juncture.graph.config import read_config
+from juncture.savers import Saver, open_saver
+from juncture.types import START, RunResult, StreamMode, StreamPart
+
+
+@dataclass(slots=True)
+class Ask:
+    """What is to be run."""
+
+    found: Found
+    given: Any
+    """The input; None to go on."""
+    config: Mapping[str, Any] | None = None
+    context: Mapping[str, Any] | None = None
+    thread_id: str | None = None
+    checkpointer: str | None = None
+    """The URL of a saver. It goes before the one that a compiled graph has."""
+
+
+@dataclass(slots=True)
+class Begun:
+    """A run that is about to begin."""
+
+    spec: str
+    thread_id: str | None
+    made_up: bool
+    """The thread was named for this run, because nobody had named one."""
+    saver: Saver | None
+    checkpointer: str | None
+
+
+@dataclass(slots=True)
+class Ended:
+    """How a run ended."""
+
+    begun: Begun
+    result: RunResult
+    error: BaseException | None = None
+    """What ended it, unless it was done, paused or drained."""
+
+
+class Display(Protocol):
+    """Shows a run to whoever started it."""
+
+    modes: tuple[StreamMode, ...]
+    """What it wants to be shown."""
+
+    def begin(self, begun: Begun) -> None:
+        """The run begins."""
+        ...
+
+    def show(self, part: StreamPart) -> bool:
+        """Something happened; False if there is nobody any more who wants to know."""
+        ...
+
+    def end(self, ended: Ended) -> None:
+        """The run has ended. Not called where it couldn't begin."""
+        ...
+
+
+def run(ask: Ask, display: Display) -> Ended:
+    """Runs a graph, and shows it.
+
+    Returns:
+        How it ended, also where the graph failed, its limit was reached, or Ctrl-C stopped it.
+
+    Raises:
+        ConfigError: It couldn't be run. So do other errors of Juncture that come before the first superstep.
+        KeyboardInterrupt: Ctrl-C, a second time or before the run had begun.
+    """
+    return asyncio.run(_run(ask, display))
+
+
+async def _run(ask: Ask, display: Display) -> Ended:
+    saver = _open(ask.checkpointer)
+    try:
+        graph = compiled(ask.found.spec, await ask.found.graph(), saver)
+        with graph:
+            return await _follow(graph, ask, display)
+    finally:
+        if saver is not None:
+            saver.close()
+
+
+def _open(url: str | None) -> Saver | None:
+    if url is None:
+        return None
+    try:
+        return open_saver(url)
+    except GraphBuildError as error:
+        raise ConfigError(f"--checkpointer: {error}") from error
+
+
+def compiled(spec: str, graph: Graph, saver: Saver | None) -> CompiledGraph[Any, Any, Any, Any]:
+    """The graph, ready to run, with the saver in place of its own if one is given.
+
+    Raises:
+        ConfigError: It can't be right.
+    """
+    try:
+        if isinstance(graph, StateGraph):
+            return graph.compile(saver, name=spec.rpartition(":")[2])
+        if saver is None:
+            return graph
+        if not graph.tables.persist:
+            raise ConfigError(
+                f"{spec} was compiled with checkpointer=False, so that it keeps nothing: leave --checkpointer out"
+            )
+        tables = graph.tables
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # said when it was compiled the first time
+            return graph.builder.compile(
+                saver,
+                interrupt_before=_names(tables.interrupt_before),
+                interrupt_after=_names(tables.interrupt_after),
+                debug=tables.debug,
+                name=graph.name,
+            )
+    except GraphBuildError as error:
+        raise ConfigError(f"{spec}: the graph can't be built: {error}") from error
+
+
+def _names(names: frozenset[str]) -> list[str] | Any:
+    return "*" if "*" in names else sorted(names)
+
+
+async def _follow(graph: CompiledGraph[Any, Any, Any, Any], ask: Ask, display: Display) -> Ended:
+    begun = _begun(graph, ask)
+    call = Call(graph, ask.given, ask.config, ask.context, begun.thread_id, None, None, None)
+    shaped = shaper(Shape(list(display.modes), subgraphs=True, version="parts"))
+    driver = call.async_driver(display.modes, subgraphs=True)
+    display.begin(begun)
+    try:
+        async with aclosing(driver.drive()) as parts:
+            async for part in parts:
+                if not display.show(shaped(part)):
+                    _cancel_this()
+    except (Exception, asyncio.CancelledError, SystemExit) as error:
+        call.explain(error, driver)
+        if is_callers_fault(error):
+            raise
+        ended = Ended(begun, _result_of(error, call.run_id), error)
+    else:
+        ended = Ended(begun, call.result(driver))
+    display.end(ended)
+    return ended
+
+
+def is_callers_fault(error: BaseException) -> bool:
+    """Whether an error says that nothing was run because of what the caller gave."""
+    if not isinstance(error, JunctureError):
+        return False
+    if isinstance(error, InvalidUpdateError):
+        return error.node == START
+    refused = isinstance(error, (ConfigError, PendingInterruptError, NothingToResumeError))
+    return refused and error.node in (None, START)
+
+
+def _result_of(error: BaseException, run_id: str) -> RunResult:
+    """The run's result up to an exception; without values on one that can't carry it."""
+    place = failure(error)
+    result = place.result if place is not None else None
+    if result is None:
+        result = RunResult({}, status="failed", run_id=run_id)
+    if isinstance(error, SystemExit):  # a node that wants to end the program has only failed
+        result.status = "failed"
+    return result
+
+
+def _cancel_this() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+
+
+def _begun(graph: CompiledGraph[Any, Any, Any, Any], ask: Ask) -> Begun:
+    thread_id = read_config(ask.config, ask.thread_id, strict=graph.tables.strict).thread_id
+    saver = graph.checkpointer
+    if saver is None and ask.thread_id is not None:
+        raise ConfigError(
+            f"--thread {ask.thread_id}: {ask.found.spec} has no saver, so there are no threads. Give one: "
+            "--checkpointer URL"
+        )
+    if ask.given is None and (saver is None or thread_id is None):
+        why = "the graph has no saver" if saver is None else "no thread is named (--thread ID)"
+        raise ConfigError(
+            f"--input is missing, and there is nothing to go on with: {why}. An empty input is --input '{{}}'"
+        )
+    made_up = saver is not None and thread_id is None
+    if made_up:
+        thread_id = uuid4().hex[:12]
+    return Begun(ask.found.spec, thread_id, made_up, saver, ask.checkpointer)
