@@ -1,4 +1,4 @@
-"""Settings for every test: which hypothesis profile runs.
+"""Settings for every test: which hypothesis profile runs; and the servers of `tests.servers`.
 
 `HYPOTHESIS_PROFILE` names it. `ci`, the default, tries the same examples in every run, so that a failure is never
 a surprise on somebody else's machine. `deep` tries many random ones. Neither has a deadline: no test measures time.
@@ -7,6 +7,8 @@ a surprise on somebody else's machine. `deep` tries many random ones. Neither ha
 import os
 
 from hypothesis import HealthCheck, settings
+
+pytest_plugins = ["tests.servers"]
 
 settings.register_profile(
     "ci", derandomize=True, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]

