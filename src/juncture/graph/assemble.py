@@ -199,9 +199,14 @@ class _Assembly:
         return merged
 
     def _open_key(self) -> Callable[[str], Key] | None:
-        if not self.open:
-            return None
         strategy = self.graph.default_strategy
+        if not self.open:
+            if strategy is not None:
+                raise GraphBuildError(
+                    "default_strategy is for keys that no schema names, and this graph has a schema. Name the keys in "
+                    "key_strategies, or annotate them"
+                )
+            return None
         channel = LastValue(Any) if strategy is None else channel_for(strategy, lenient=not self.graph.strict)
         if type(channel) is LastValue:
             last = Key("", LAST, channel)

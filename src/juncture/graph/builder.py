@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, cast, get_ar
 from juncture.channels.base import Channel, Reducer
 from juncture.errors import GraphBuildError
 from juncture.graph.inject import name_of, return_hint
+from juncture.graph.overall_state import strategies_by_key
 from juncture.graph.schema import Schema, read_schema, refuse_managed
 from juncture.types import END, START, Command, ContextT, InputT, OutputT, RetryPolicy, StateT
 
@@ -79,7 +80,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
 
     Args:
         state_schema: A TypedDict, dataclass, pydantic model, `msgspec.Struct`, or a bare (annotated) type. Without one
-            the state is open: any key, kept by `key_strategies`.
+            the state is open: any key, kept by `key_strategies`, and `OverAllState` for nodes that ask for it.
         context_schema: The type of what a call gives as ``context=``.
         input_schema: What a call's input may hold; by default the state.
         output_schema: What a call returns; by default the state.
@@ -146,7 +147,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         self.strict = strict
         self.validate_writes = validate
         self.isolation: Isolation = isolation
-        self.key_strategies = dict(key_strategies or {})
+        self.key_strategies = strategies_by_key(key_strategies)
         self.default_strategy = default_strategy
         self.nodes: dict[str, NodeSpec] = {}
         self.edges: set[tuple[str, str]] = set()

@@ -60,9 +60,11 @@ class Rules:
     """The keys whose strategy a user gave to the state itself."""
 
     @classmethod
-    def given(cls, strategies: Mapping[str, Strategy]) -> Rules:
+    def given(cls, strategies: Mapping[str, Strategy] | None) -> Rules:
         """Rules from strategies that a user gives."""
-        channels = {name: _channel(name, strategy) for name, strategy in strategies.items()}
+        channels = {
+            name: _channel(name, strategy) for name, strategy in strategies_by_key(strategies).items()
+        }
         return cls(channels, LastValue(Any), frozenset(channels))
 
     @classmethod
@@ -73,8 +75,8 @@ class Rules:
 
     def with_strategy(self, key: str, strategy: Strategy) -> Rules:
         """The same with another strategy for one key."""
-        channels = {**self.channels, key: _channel(key, strategy)}
-        return Rules(channels, self.default, self.registered | {key})
+        new = Rules.given({key: strategy})
+        return Rules({**self.channels, **new.channels}, self.default, self.registered | new.registered)
 
     @property
     def strategies(self) -> dict[str, Strategy]:
@@ -101,11 +103,26 @@ class Rules:
         return channel
 
 
-def _channel(key: Any, strategy: Strategy) -> Channel:
-    if not isinstance(key, str):
+def strategies_by_key(given: Mapping[str, Strategy] | None) -> dict[str, Strategy]:
+    """A copy of what a user gives as ``key_strategies=``.
+
+    Raises:
+        GraphBuildError: It isn't a mapping from strings.
+    """
+    if not isinstance(given, Mapping | None):
         raise GraphBuildError(
-            f"a strategy is given for the key {key!r}, a {type(key).__name__}; keys are strings"
+            f"key_strategies is a mapping from keys to strategies, got {given!r}. If that makes one, call it: "
+            "key_strategies=strategies()"
         )
+    for key in given or ():
+        if not isinstance(key, str):
+            raise GraphBuildError(
+                f"key_strategies has the key {key!r}, a {type(key).__name__}; keys are strings"
+            )
+    return dict(given or {})
+
+
+def _channel(key: str, strategy: Strategy) -> Channel:
     try:
         return channel_for(strategy)
     except GraphBuildError as error:
@@ -170,7 +187,7 @@ class OverAllState(Mapping[str, Any]):
         store: Any = None,
     ) -> None:
         """See the class."""
-        self._rules = Rules.given(key_strategies or {})
+        self._rules = Rules.given(key_strategies)
         self._values = {_checked(key): _admitted(key, value) for key, value in (values or {}).items()}
         self._store = store
 
@@ -447,7 +464,7 @@ def _merged(channel: Channel, old: Any, write: Any) -> Any:
             f"a {type(channel).__name__} stores something else than it shows, so only a run can merge a write to it"
         )
     new = channel.update(old if channel.pure else copied(old), [admitted(write)])
-    return new if new is MISSING else admitted(new)
+    return MISSING if new is MISSING or new is MARK_FOR_REMOVAL else admitted(new)
 
 
 def _classes(tp: Any) -> tuple[type, ...]:
