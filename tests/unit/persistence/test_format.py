@@ -44,7 +44,7 @@ FULL = State(
 )
 
 
-def stored(state, *, header=None, parts=None, untracked=frozenset()):
+def stored(state, *, header=None):
     return StoredCheckpoint(
         thread_id="t",
         namespace="",
@@ -54,13 +54,16 @@ def stored(state, *, header=None, parts=None, untracked=frozenset()):
         source="loop",
         run_id="r",
         created_at=1.5,
+        seq=2,
+        builds_on=(),
         header=header_bytes(CODEC, state) if header is None else header,
-        parts=(Part("c2", body_bytes(CODEC, state, untracked)),) if parts is None else parts,
     )
 
 
-def loaded(state, *records, **options):
-    return LoadedCheckpoint(stored(state, **options), tuple(records), "c3")
+def loaded(state, *records, header=None, parts=None, untracked=frozenset()):
+    if parts is None:
+        parts = (Part(2, "c2", body_bytes(CODEC, state, untracked)),)
+    return LoadedCheckpoint(stored(state, header=header), "c3", 3, parts, tuple(records))
 
 
 # ── there and back ───────────────────────────────────────────────────────────────────────────────────────────
@@ -249,21 +252,20 @@ def packed(value):
         (loaded(State(), header=packed({})), "header isn't one"),
         (loaded(State(), header=packed([1])), "header isn't one"),
         (loaded(State(), header=b"\xc1"), "the checkpoint's header: these bytes are no stored value"),
-        (loaded(State(), parts=(Part("c2", packed([2, {}])),)), "version 2 of the checkpoint format"),
+        (loaded(State(), parts=(Part(2, "c2", packed([2, {}])),)), "version 2 of the checkpoint format"),
         (
-            loaded(State(), parts=(Part("c2", packed([2, "of a later form", 3])),)),
+            loaded(State(), parts=(Part(2, "c2", packed([2, "of a later form", 3])),)),
             "version 2 of the checkpoint format",
         ),
-        (loaded(State(), parts=(Part("c2", packed([1, []])),)), "aren't what their version says"),
-        (loaded(State(), parts=(Part("c2", packed([1, {}, {}, {}])),)), "aren't what their version says"),
-        (loaded(State(), parts=(Part("c2", packed({"v": 1})),)), "aren't what their version says"),
+        (loaded(State(), parts=(Part(2, "c2", packed([1, []])),)), "aren't what their version says"),
+        (loaded(State(), parts=(Part(2, "c2", packed([1, {}, {}, {}])),)), "aren't what their version says"),
+        (loaded(State(), parts=(Part(2, "c2", packed({"v": 1})),)), "aren't what their version says"),
         (
-            loaded(State(), parts=(Part("c2", b""),)),
+            loaded(State(), parts=(Part(2, "c2", b""),)),
             "the checkpoint's values: these bytes are no stored value",
         ),
         (loaded(State(), parts=()), "in one part; this one has 0"),
-        (loaded(State(), parts=(Part("a", b""), Part("b", b""))), "in one part; this one has 2"),
-        (loaded(State(), parts=(Part("c2"),)), "in one part"),
+        (loaded(State(), parts=(Part(1, "a", b""), Part(2, "b", b""))), "in one part; this one has 2"),
         (loaded(FULL, header=packed({"v": 1, "sends": [["w", None]]})), "names 1 sends, but has 2 arguments"),
     ],
 )
@@ -284,7 +286,7 @@ def test_a_record_that_is_not_of_this_version_is_refused(content, told):
 def test_what_a_later_version_can_do_without_is_ignored():
     header = packed({"v": VERSION, "due": ["a"], "mood": "good"})
     body = packed([VERSION, {"a": 1}, {"cells": {"c": 1}, "mood": ["good"]}])
-    found = saved_checkpoint(CODEC, loaded(State(step=2), header=header, parts=(Part("c2", body),)))
+    found = saved_checkpoint(CODEC, loaded(State(step=2), header=header, parts=(Part(2, "c2", body),)))
     assert found.state == State(step=2, values={"a": 1}, cells={"c": 1}, due=("a",))
 
 
@@ -301,7 +303,7 @@ UNKNOWN = ormsgpack.Ext(64, ormsgpack.packb(["gone:Class", [{}]]))
 )
 def test_a_value_that_cannot_be_rebuilt_is_named_by_key_and_class(body, told, key):
     with pytest.raises(SerializationError, match=f"^{told}") as caught:
-        saved_checkpoint(CODEC, loaded(State(), parts=(Part("c2", ormsgpack.packb(body)),)))
+        saved_checkpoint(CODEC, loaded(State(), parts=(Part(2, "c2", ormsgpack.packb(body)),)))
     assert caught.value.key == key
 
 
@@ -344,7 +346,7 @@ def test_version_1_is_read_and_written_as_it_was():
     record = FULL.carried[0]
     kept = record_bytes(CODEC, record)
     assert (header_bytes(CODEC, FULL), body_bytes(CODEC, FULL), kept.content) == (HEADER_1, BODY_1, RECORD_1)
-    sample = loaded(FULL, kept._replace(content=RECORD_1), header=HEADER_1, parts=(Part("c2", BODY_1),))
+    sample = loaded(FULL, kept._replace(content=RECORD_1), header=HEADER_1, parts=(Part(2, "c2", BODY_1),))
     found = saved_checkpoint(CODEC, sample)
     assert same(found.state, FULL)
     assert same(found.records, [record])
