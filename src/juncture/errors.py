@@ -29,6 +29,7 @@ they get a note and the attribute ``__juncture__`` (read it with `failure`).
     │   ├── ThreadNotFoundError                the thread has no checkpoint
     │   ├── CheckpointNotFoundError            the thread has no checkpoint of that id
     │   └── SerializationError (also TypeError)     a value can't be stored exactly, or not be read back
+    │       └── DecryptionError                what was stored can't be decrypted, or isn't what it says
     └── InternalError                          a fault of Juncture itself; please report it
 
     Signal (BaseException)                     control flow that user code can't swallow with ``except Exception``
@@ -165,6 +166,10 @@ class CheckpointNotFoundError(SaverError):
 
 class SerializationError(SaverError, TypeError):
     """A value can't be stored exactly, or can't be read back. Nothing was saved."""
+
+
+class DecryptionError(SerializationError):
+    """What was stored isn't encrypted, was changed or moved, or needs a key that isn't there. Nothing of it was used."""
 
 
 class InternalError(JunctureError):
