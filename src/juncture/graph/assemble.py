@@ -232,7 +232,8 @@ class _Assembly:
 
     def _pick(self, schema: Schema, *, shared: bool) -> Project:
         names = tuple(schema.fields)
-        everything = schema.kind == "open" or not set(self.fields) - set(names)
+        # What there is beyond the fields of an open state, nobody knows.
+        everything = schema.kind == "open" or not (self.open or set(self.fields) - set(names))
         if shared:
             if everything:
                 return dict[str, Any].copy
