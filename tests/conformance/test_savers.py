@@ -9,11 +9,14 @@ import pytest
 from juncture.errors import GraphBuildError, HeadMovedError, JunctureError, SaverError
 from juncture.savers import InMemorySaver, MemorySaver, Saver, open_saver
 from juncture.savers.base import needed_parts
+from juncture.savers.encrypted import EncryptedSaver, KeyRing
 from juncture.testing.saver_conformance import LAWS, check_saver, checkpoint
 
+KEYS = KeyRing({"new": bytes(range(32)), "old": bytes(32)})
 SAVERS = {
     "memory": lambda folder: InMemorySaver(),
     "memory by URL": lambda folder: open_saver("memory:"),
+    "memory, encrypted": lambda folder: EncryptedSaver(InMemorySaver(), KEYS),
 }
 """Make a new, empty saver; they may use the folder, which is empty and their own."""
 
