@@ -38,7 +38,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(?!juncture\b).*"),
     # Type variables, which say nothing by themselves.
     (r"py:.*", r"juncture\.types\.\w+T"),
-    (r"py:.*", r"juncture\.(persistence\.registry\.C|functional\.task\.P)"),
+    (r"py:.*", r"juncture\.(persistence\.registry\.C|functional\.task\.P|graph\.overall_state\.[TD])"),
     # Markers behind a public alias, and modules that are named but have no page.
     (r"py:.*", r"juncture\.channels\.managed\.\w+Manager"),
     (r"py:.*", r"juncture\.persistence"),
