@@ -159,6 +159,39 @@ def test_a_changed_column_is_refused(changed):
     refused(forged(inner, columns(**changed)), match="header of checkpoint c2")
 
 
+def test_no_parent_is_another_than_any_parent():
+    inner = InMemorySaver()
+    for parent_id in (None, "", "-", "+"):
+        made = stored(1, parent_id=parent_id)
+        inner.delete_thread("t")
+        EncryptedSaver(inner, RING).put(made, b"", follows=None)
+        sealed = inner.load("t")
+        for other in (None, "", "-", "+"):
+            inner.delete_thread("t")
+            inner.put(replace(sealed.checkpoint, parent_id=other), sealed.parts[0].payload, follows=None)
+            if other == parent_id:
+                assert EncryptedSaver(inner, RING).load("t").checkpoint == made
+            else:
+                refused(inner, checkpoint_id="c1", match="header of checkpoint c1")
+
+
+def test_what_the_thread_held_before_it_was_deleted_is_refused_in_its_new_checkpoints():
+    saver, inner = filled()
+    (former,) = inner.parts("t", "", ((1, 1),))
+    saver.delete_thread("t")
+    saver.put(stored(1, checkpoint_id="d1"), b"new", follows=None)
+
+    def change(rows):
+        return [(rows[0][0], former.payload, rows[0][2])]
+
+    assert saver.load("t").parts[0].payload == b"new"
+    refused(
+        forged(inner, change),
+        checkpoint_id="d1",
+        match="part 1, of checkpoint d1, .* moved there from elsewhere",
+    )
+
+
 @pytest.mark.parametrize("place", [("u", ""), ("t", "n"), ("t", "N"), ("", "t")])
 def test_a_thread_or_namespace_under_another_name_is_refused(place):
     _, inner = filled()
