@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 __all__ = ["main"]
 
@@ -25,19 +26,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: Otherwise; with the exit code.
     """
+    missing = [package for package in ("typer", "rich") if find_spec(package) is None]
+    if missing:
+        print(  # noqa: T201 - what else would print it isn't there
+            f"error: the command line needs {' and '.join(missing)}, not installed here: pip install 'juncture[cli]'",
+            file=sys.stderr,
+        )
+        return 2
     try:
         from juncture.cli.app import app
 
         app(arguments, prog_name="juncture")
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in {"typer", "rich"}:
-            raise
-        print(  # noqa: T201 - typer, which would print it, isn't there
-            f"error: the command line needs the package {error.name!r}, which isn't installed. "
-            "Install the extra: pip install 'juncture[cli]'",
-            file=sys.stderr,
-        )
-        return 2
     except KeyboardInterrupt:
         return 130
     return 0

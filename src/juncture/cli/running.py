@@ -2,19 +2,25 @@
 
 The run is async, whatever the nodes are: async nodes run on the event loop and sync ones on workers, so that Ctrl-C is
 heard at once. It cancels the run as `ainvoke` is cancelled: what was committed and saved stays, async nodes are
-cancelled, and a running sync node is abandoned. A second Ctrl-C doesn't wait for anything.
+cancelled, and a running sync node is abandoned. A second Ctrl-C waits for nothing: the process ends there, as if killed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import warnings
+import os
+import signal
+import sys
 from collections.abc import Mapping
 from contextlib import aclosing
+from copy import copy
 from dataclasses import dataclass
-from typing import Any, Protocol
+from threading import current_thread, main_thread
+from types import FrameType
+from typing import Any, NoReturn, Protocol, Self
 from uuid import uuid4
 
+from juncture.cli.exits import ExitCode
 from juncture.cli.loading import Found, Graph
 from juncture.drivers.place import failure
 from juncture.errors import (
@@ -25,7 +31,6 @@ from juncture.errors import (
     NothingToResumeError,
     PendingInterruptError,
 )
-from juncture.graph.builder import StateGraph
 from juncture.graph.calls import Call, Shape, shaper
 from juncture.graph.compiled import CompiledGraph
 from juncture.graph.config import read_config
@@ -98,14 +103,64 @@ def run(ask: Ask, display: Display) -> Ended:
         ConfigError: It couldn't be run. So do other errors of Juncture that come before the first superstep.
         KeyboardInterrupt: Ctrl-C, a second time or before the run had begun.
     """
-    return asyncio.run(_run(ask, display))
+    with _CtrlC() as ctrl_c:
+        try:
+            return asyncio.run(_run(ask, display, ctrl_c))
+        except asyncio.CancelledError:  # before there was a run that could say how it ended
+            raise KeyboardInterrupt from None
 
 
-async def _run(ask: Ask, display: Display) -> Ended:
+class _CtrlC:
+    """Hears Ctrl-C during a run: the first cancels the run, the second ends the process.
+
+    Unlike `asyncio.run`, whose second Ctrl-C still waits for whatever refuses to be cancelled. Where somebody else
+    listens already, or in another thread than the main one, it does nothing.
+    """
+
+    def __init__(self) -> None:
+        self._run: asyncio.Task[Any] | None = None
+        self._heard = False
+        self._hears = False
+
+    def __enter__(self) -> Self:
+        free = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        self._hears = free and current_thread() is main_thread()
+        if self._hears:
+            signal.signal(signal.SIGINT, self._hear)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._hears:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def cancels_this_task(self) -> None:
+        """From now on the first one cancels the task that this is called in."""
+        self._run = asyncio.current_task()
+
+    def _hear(self, _number: int, _frame: FrameType | None) -> None:
+        if self._run is None:
+            raise KeyboardInterrupt
+        if self._heard:
+            _end_process()
+        self._heard = True
+        self._run.get_loop().call_soon_threadsafe(self._run.cancel)
+
+
+def _end_process() -> NoReturn:
+    """Ends the process without cleaning up; only the terminal's cursor is shown again."""
+    if sys.__stdout__ is not None and sys.__stdout__.isatty():
+        os.write(sys.__stdout__.fileno(), b"\x1b[?25h\r\n")
+    os.write(2, b"stopped at once\n")
+    os._exit(ExitCode.CANCELLED)
+
+
+async def _run(ask: Ask, display: Display, ctrl_c: _CtrlC) -> Ended:
+    ctrl_c.cancels_this_task()
     saver = _open(ask.checkpointer)
     try:
-        graph = compiled(ask.found.spec, await ask.found.graph(), saver)
-        with graph:
+        made = await ask.found.graph()
+        with compiled(ask.found.spec, made, saver) as own:
+            graph = own if saver is None or own is not made else _kept_by(own, saver, ask)
             return await _follow(graph, ask, display)
     finally:
         if saver is not None:
@@ -121,42 +176,45 @@ def _open(url: str | None) -> Saver | None:
         raise ConfigError(f"--checkpointer: {error}") from error
 
 
-def compiled(spec: str, graph: Graph, saver: Saver | None) -> CompiledGraph[Any, Any, Any, Any]:
-    """The graph, ready to run, with the saver in place of its own if one is given.
+def compiled(spec: str, graph: Graph, saver: Saver | None = None) -> CompiledGraph[Any, Any, Any, Any]:
+    """The graph, ready to run: itself if it was compiled, or compiled with the saver.
 
     Raises:
         ConfigError: It can't be right.
     """
+    if isinstance(graph, CompiledGraph):
+        return graph
     try:
-        if isinstance(graph, StateGraph):
-            return graph.compile(saver, name=spec.rpartition(":")[2])
-        if saver is None:
-            return graph
-        if not graph.tables.persist:
-            raise ConfigError(
-                f"{spec} was compiled with checkpointer=False, so that it keeps nothing: leave --checkpointer out"
-            )
-        tables = graph.tables
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # said when it was compiled the first time
-            return graph.builder.compile(
-                saver,
-                interrupt_before=_names(tables.interrupt_before),
-                interrupt_after=_names(tables.interrupt_after),
-                debug=tables.debug,
-                name=graph.name,
-            )
+        return graph.compile(saver, name=spec.rpartition(":")[2])
     except GraphBuildError as error:
         raise ConfigError(f"{spec}: the graph can't be built: {error}") from error
 
 
-def _names(names: frozenset[str]) -> list[str] | Any:
-    return "*" if "*" in names else sorted(names)
+def _kept_by(
+    graph: CompiledGraph[Any, Any, Any, Any], saver: Saver, ask: Ask
+) -> CompiledGraph[Any, Any, Any, Any]:
+    """A compiled graph with another saver than its own, and everything else as it was compiled."""
+    if not graph.tables.persist:
+        raise ConfigError(
+            f"{ask.found.spec} was compiled with checkpointer=False, so that it keeps nothing: leave --checkpointer out"
+        )
+    other = copy(graph)
+    other.checkpointer = saver
+    return other
 
 
 async def _follow(graph: CompiledGraph[Any, Any, Any, Any], ask: Ask, display: Display) -> Ended:
     begun = _begun(graph, ask)
-    call = Call(graph, ask.given, ask.config, ask.context, begun.thread_id, None, None, None)
+    call = Call(
+        graph,
+        ask.given,
+        ask.config,
+        context=ask.context,
+        thread_id=begun.thread_id,
+        output_keys=None,
+        interrupt_before=None,
+        interrupt_after=None,
+    )
     shaped = shaper(Shape(list(display.modes), subgraphs=True, version="parts"))
     driver = call.async_driver(display.modes, subgraphs=True)
     display.begin(begun)

@@ -25,8 +25,6 @@ from enum import Enum
 from math import isfinite
 from typing import Any, Final, cast
 
-from juncture.errors import described
-
 DEPTH: Final = 100
 """How deep a value may be nested; what lies deeper is shown as its `repr`."""
 
@@ -40,20 +38,8 @@ def line_of(value: Any) -> str:
 
 def shown(value: Any, above: tuple[int, ...] = ()) -> Any:
     """A value made of what JSON knows; `above` are the ids of the values that it stands in."""
-    if value is None or value is True or value is False:
-        return value
-    if isinstance(value, Enum):
-        return marked(value)
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return float(value) if isfinite(value) else marked(value)
-    if id(value) in above or len(above) >= DEPTH:
-        return marked(value)
     try:
-        return _composed(value, (*above, id(value)))
+        return _plain(value, above)
     except Exception:  # noqa: BLE001 - a user's class may raise anything when it is looked into
         return marked(value)
 
@@ -65,8 +51,6 @@ def marked(value: Any) -> dict[str, str]:
 
 def described_value(value: Any) -> str:
     """The `repr` of a value, or that there is none."""
-    if isinstance(value, BaseException):
-        return described(value)
     try:
         return repr(value)
     except Exception:  # noqa: BLE001 - whatever its own code raises, there is still its class
@@ -81,6 +65,22 @@ def message_of(error: BaseException) -> str:
         return str(error)
     except Exception:  # noqa: BLE001 - whatever its own code raises, there is still its class
         return ""
+
+
+def _plain(value: Any, above: tuple[int, ...]) -> Any:
+    if value is None or value is True or value is False:
+        return value
+    if isinstance(value, Enum):
+        return marked(value)
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if isfinite(value) else marked(value)
+    if id(value) in above or len(above) >= DEPTH:
+        return marked(value)
+    return _composed(value, (*above, id(value)))
 
 
 def _composed(value: Any, above: tuple[int, ...]) -> Any:

@@ -1,0 +1,251 @@
+"""The command as a process of its own: started in each way, without its extra, in a pipe that closes, under Ctrl-C.
+
+Whatever has to happen first is waited for as an event: a line that a node printed, or a named pipe that it opened.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+Write = Callable[[str, str], Path]
+Start = Callable[..., subprocess.Popen[str]]
+
+TEXTS = '{"texts": ["to be or not", "that"]}'
+
+
+@pytest.mark.parametrize(
+    "command",
+    [[sys.executable, "-m", "juncture"], [str(Path(sys.executable).with_name("juncture"))]],
+    ids=["module", "script"],
+)
+def test_it_is_a_command_and_a_module(command: list[str], flow: Path):
+    done = subprocess.run(
+        [*command, "run", "flow.py:graph", "--input", "-"],
+        check=False,
+        input=TEXTS,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout.splitlines()[-1])["values"]["total"] == 5
+
+
+@pytest.mark.parametrize("package", ["typer", "rich"])
+def test_without_the_extra_one_line_says_what_to_install(package: str, folder: Path):
+    program = f"import sys; sys.modules[{package!r}] = None; from juncture.cli import main; sys.exit(main(['run', 'x']))"
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert "pip install 'juncture[cli]'" in line
+    assert f"needs {package}," in line
+
+
+def test_the_extra_is_loaded_only_to_run_a_command():
+    program = "import sys, juncture, juncture.cli; print(*{'typer', 'rich'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout == b"\n"
+
+
+# ── a pipe ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+GATED = """
+    from pathlib import Path
+
+    from juncture import START, StateGraph
+
+
+    def first(state, writer):
+        writer("begun")
+        Path("gate").read_text()
+        return {"a": 1}
+
+
+    graph = StateGraph().add_node(first).add_edge(START, "first")
+"""
+
+
+def test_a_line_is_written_when_it_happens(start: Start, write: Write, folder: Path):
+    write("gated.py", GATED)
+    os.mkfifo("gate")
+    child = start("run", "gated.py", "--input", "{}")
+    assert child.stdout is not None
+    assert json.loads(child.stdout.readline())["data"] == "begun"
+    assert child.poll() is None
+    (folder / "gate").write_text("")
+    out, err = child.communicate()
+    assert (child.returncode, err, json.loads(out.splitlines()[-1])["values"]) == (0, "", {"a": 1})
+
+
+@pytest.mark.parametrize("node", ["anode", "node", "looping"])
+def test_a_reader_that_has_enough_ends_the_run_quietly(node: str, start: Start, write: Write):
+    write(
+        "endless.py",
+        """
+        import asyncio
+
+        from juncture import START, StateGraph
+
+
+        async def anode(state, writer):
+            while True:
+                writer("again")
+                await asyncio.sleep(0)
+
+
+        def node(state, writer):
+            while True:
+                writer("again")
+
+
+        def count(state):
+            return {"n": state.get("n", 0) + 1}
+
+
+        def one(action):
+            return StateGraph().add_node(action).add_edge(START, action.__name__)
+
+
+        anode, node = one(anode), one(node)
+        looping = one(count).add_edge("count", "count")
+        """,
+    )
+    child = start("run", f"endless.py:{node}", "--input", "{}", "--config", '{"recursion_limit": 1000000000}')
+    assert child.stdout is not None
+    assert child.stdout.readline().startswith('{"seq": 0, ')
+    child.stdout.close()
+    assert child.stderr is not None
+    assert child.stderr.read() == ""
+    assert child.wait() == 141
+
+
+# ── Ctrl-C ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+STUCK = """
+    import asyncio
+    from pathlib import Path
+
+    from juncture import START, StateGraph
+
+
+    def node(state):
+        print("working", flush=True)
+        Path("gate").read_text()
+
+
+    async def anode(state):
+        print("working", flush=True)
+        await asyncio.Event().wait()
+
+
+    async def stubborn(state):
+        print("working", flush=True)
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                print("not yet", flush=True)
+
+
+    def before(state):
+        return {"done": ["before"]}
+
+
+    def then(action):
+        graph = StateGraph().add_node(before).add_node(action)
+        return graph.add_edge(START, "before").add_edge("before", action.__name__)
+
+
+    blocked, waiting, hard = then(node), then(anode), then(stubborn)
+"""
+
+
+def interrupted(child: subprocess.Popen[str], *lines: str) -> tuple[str, str]:
+    """Sends Ctrl-C after each of the lines; the rest of both outputs."""
+    assert child.stderr is not None
+    for line in lines:
+        assert child.stderr.readline() == f"{line}\n"
+        child.send_signal(signal.SIGINT)
+    return child.communicate()
+
+
+@pytest.mark.parametrize("name", ["blocked", "waiting"])
+def test_ctrl_c_stops_a_run_and_keeps_what_was_committed(name: str, start: Start, write: Write):
+    write("stuck.py", STUCK)
+    os.mkfifo("gate")
+    child = start("run", f"stuck.py:{name}", "--input", "{}", "--checkpointer", "memory:", "--thread", "t")
+    out, err = interrupted(child, "working")
+    assert child.returncode == 130
+    last = json.loads(out.splitlines()[-1])
+    assert (last["status"], last["values"], last["thread_id"]) == ("cancelled", {"done": ["before"]}, "t")
+    assert err.startswith("stopped: what was committed stays. ")
+    assert "Traceback" not in err
+
+
+def test_a_second_ctrl_c_does_not_wait(start: Start, write: Write):
+    write("stuck.py", STUCK)
+    child = start("run", "stuck.py:hard", "--input", "{}")
+    out, err = interrupted(child, "working", "not yet")
+    assert err == "stopped at once\n"
+    assert [json.loads(line)["node"] for line in out.splitlines()] == ["before"]
+    assert child.returncode == 130
+
+
+def test_ctrl_c_while_a_file_is_imported(start: Start, write: Write):
+    write("slow.py", "from pathlib import Path\nprint('importing', flush=True)\nPath('gate').read_text()\n")
+    os.mkfifo("gate")
+    child = start("run", "slow.py", "--input", "{}")
+    assert interrupted(child, "importing") == ("", "stopped\n")
+    assert child.returncode == 130
+
+
+def test_a_thread_that_ctrl_c_stopped_goes_on(write: Write, folder: Path):
+    write(
+        "kept.py",
+        """
+        import asyncio
+        from pathlib import Path
+
+        from juncture import START, InMemorySaver, StateGraph
+
+
+        def before(state):
+            return {"ran": [*state.get("ran", ()), "before"]}
+
+
+        async def node(state):
+            if not Path("go").exists():
+                print("working", flush=True)
+                await asyncio.Event().wait()
+            return {"ran": [*state["ran"], "node"]}
+
+
+        graph = StateGraph().add_node(before).add_node(node).add_edge(START, "before").add_edge("before", "node")
+        app = graph.compile(InMemorySaver())
+        """,
+    )
+    program = """
+        from pathlib import Path
+
+        from juncture.cli import main
+
+        for more in (["--input", "{}"], []):
+            try:
+                main(["run", "kept.py:app", "--thread", "t", *more])
+            except SystemExit as end:
+                print(f"code {end.code:d}", flush=True)
+            Path("go").touch()
+    """
+    child = subprocess.Popen(
+        [sys.executable, "-c", dedent(program)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    out, _ = interrupted(child, "working")
+    lines = out.splitlines()
+    assert [line for line in lines if line.startswith("code")] == ["code 130", "code 0"]
+    assert json.loads(lines[-2])["values"] == {"ran": ["before", "node"]}
