@@ -377,6 +377,42 @@ def test_a_node_that_a_factory_makes_gets_it(engine):
     assert engine.invoke(graph, {"n": 1}) == {"n": 2}
 
 
+def test_an_annotation_for_type_checkers_only_asks_for_it_too(engine):
+    """Linters move such imports under ``if TYPE_CHECKING``, where nothing finds them at run time."""
+    kinds = []
+
+    def make(annotation: str) -> Any:
+        def node(state):
+            kinds.append(type(state) is dict)
+
+        node.__annotations__["state"] = annotation
+        return node
+
+    names = ["OverAllState", "nowhere.OverAllState", "NowhereState"]
+    engine.invoke(
+        builder(
+            None, dict(zip("abc", map(make, names), strict=True)), (START, "a"), ("a", "b"), ("b", "c")
+        ).compile(),
+        {},
+    )
+    assert kinds == [False, False, True]
+
+
+def test_nodes_of_a_graph_within_another_get_their_own_graphs_state(engine):
+    def count(state: OverAllState):
+        return {"log": [len(state["log"]), sorted(state)], "inner": 1}
+
+    inner = chain(None, a=count, b=count, options={"key_strategies": {"log": Append()}})
+
+    class Outer(TypedDict, total=False):
+        log: Annotated[list[Any], Append()]
+        outer: int
+
+    assert engine.invoke(chain(Outer, inner=inner), {"log": [0], "outer": 1}) == {
+        "log": [0, 1, ["log", "outer"], 3, ["inner", "log", "outer"]], "outer": 1,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["def", "async def"])
 def test_routers_get_it_with_what_their_node_wrote(engine, any_schema, asynchronous):
     schema, options = any_schema
@@ -496,6 +532,20 @@ def test_it_shows_the_keys_of_the_input_schema_else_those_of_the_state(engine):
         "narrow": {"n": 1},
         "lambda": {"n": 1, "big": [1], "left": 4},
     }
+
+
+def test_a_router_sees_all_keys_of_the_state_whatever_its_node_asks_for(engine):
+    seen = []
+
+    def choose(state: OverAllState) -> str:
+        seen.append(dict(state))
+        return END
+
+    def narrow(state: Narrow): ...
+
+    graph = builder(Wide, {"a": narrow}, (START, "a")).add_conditional_edges("a", choose)
+    engine.invoke(graph.compile(), {"n": 1, "big": [1]}, {"recursion_limit": 3})
+    assert seen == [{"n": 1, "big": [1], "left": 3}]
 
 
 def test_an_open_state_is_narrowed_by_an_input_schema(engine):
@@ -736,6 +786,19 @@ def test_a_state_of_ones_own_is_an_update_like_any_mapping(engine):
 
     graph = chain(None, a=node, options=REDUCING)
     assert engine.invoke(graph, {"log": ["a"], "total": 5, "n": 1}) == {"log": ["a", "b"], "total": 0}
+
+
+def test_what_was_sent_is_written_if_it_is_returned(engine):
+    """It is new to the state."""
+
+    def work(state: OverAllState):
+        return state
+
+    graph = builder(None, {"start": nothing, "work": work}, **REDUCING)
+    graph.add_edge(START, "start").add_conditional_edges(
+        "start", lambda state: [Send("work", {"log": ["b"], "n": 1})]
+    )
+    assert engine.invoke(graph.compile(), {"log": ["a"]}) == {"log": ["a", "b"], "n": 1}
 
 
 def test_written_to_a_key_it_becomes_a_plain_dict(engine, saver):

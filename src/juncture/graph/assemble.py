@@ -393,7 +393,10 @@ class _Assembly:
         owner = f"the router {branch.name!r} of node {source!r}"
         schema = self.inputs.get(source, self.state)
         own = schema_from_callable(branch.path)
-        if own is not None:
+        view = self._shows_view(branch.path, owner, self.state)
+        if view:
+            schema = self.state
+        elif own is not None:
             schema = self.graph.schema(own)
             unknown = set(schema.fields) - set(self.fields)
             if unknown and self.graph.strict:
@@ -405,7 +408,7 @@ class _Assembly:
             name=branch.name,
             call=branch.path,
             kind=kind_of(branch.path),
-            project=self._project(schema, shared=False, view=self._shows_view(branch.path, owner, schema)),
+            project=self._project(schema, shared=False, view=view),
             inject=injected(branch.path, owner),
             managed={n: f.managed for n, f in schema.fields.items() if f.managed is not None},
             targets=branch.targets,

@@ -154,8 +154,8 @@ class OverAllState(Mapping[str, Any]):
         def answer(state: OverAllState) -> dict[str, Any]:
             return {"total": state.value("total", int, default=0) + 1}
 
-    It shows the keys of the node's ``input_schema=``, else those of the graph's state; keys without a value are absent,
-    also where a class has a default for them. Lists, dicts and sets in it are the node's own copies.
+    It shows the keys of the node's ``input_schema=``, else (and to routers) those of the graph's state; keys without a
+    value are absent, also where a class has a default for them. Lists, dicts and sets in it are the node's own copies.
 
     One that you make yourself is good as an input, to call a node in a test, and to try strategies with `update`.
 
@@ -187,6 +187,7 @@ class OverAllState(Mapping[str, Any]):
         store: Any = None,
     ) -> None:
         """See the class."""
+        _check_mapping("values", {} if values is None else values)
         self._rules = Rules.given(key_strategies)
         self._values = {_checked(key): _admitted(key, value) for key, value in (values or {}).items()}
         self._store = store
@@ -302,11 +303,8 @@ class OverAllState(Mapping[str, Any]):
             GraphBuildError: A strategy can't be called with (old, new).
             Exception: What a strategy raised, with a note that names the key.
         """
-        for what, given in (("state", state), ("update", partial)):
-            if not isinstance(given, Mapping):
-                raise TypeError(
-                    f"OverAllState.update takes the {what} as a mapping, got a {type(given).__name__}"
-                )
+        _check_mapping("state", state)
+        _check_mapping("update", partial)
         of = state if isinstance(state, OverAllState) else OverAllState(state)
         rules = of._rules if strategies is None else Rules.given(strategies)
         values = of._now()
@@ -438,6 +436,11 @@ class StateView(OverAllState):
             for key, value in self._values.items()
             if key in copies and type(value) in CONTAINERS and not same(copies[key], value)
         }
+
+
+def _check_mapping(what: str, given: Any) -> None:
+    if not isinstance(given, Mapping):
+        raise TypeError(f"OverAllState takes the {what} as a mapping, got a {type(given).__name__}")
 
 
 def _checked(key: Any) -> str:

@@ -27,7 +27,7 @@ from juncture.graph.overall_state import OverAllState
 from juncture.graph.schema_adapter import add_validators
 from juncture.graph.schema_base import Field, Kind, ObjectSchema, Schema, Snapshot, Validate, field_of
 from juncture.graph.schema_dataclass import read_dataclass
-from juncture.graph.schema_hints import class_hints, first_parameter, generic_hints
+from juncture.graph.schema_hints import Unresolved, class_hints, first_parameter, generic_hints
 from juncture.types import ROOT, Runtime
 
 
@@ -139,6 +139,8 @@ def schema_from_callable(function: Callable[..., Any]) -> Any:
 def asks_for_overall_state(function: Callable[..., Any]) -> bool:
     """Whether a function's first parameter is annotated with `OverAllState`.
 
+    A name that is there for type checkers only (imported under ``if TYPE_CHECKING``) counts if it is spelled so.
+
     Raises:
         GraphBuildError: It is annotated with a class derived from it, of which nobody could make an object.
     """
@@ -147,6 +149,8 @@ def asks_for_overall_state(function: Callable[..., Any]) -> bool:
         cls = _class_of(annotation)
     except Exception:  # noqa: BLE001 - whatever keeps an annotation from being read: it doesn't ask
         return False
+    if isinstance(annotation, Unresolved):
+        return annotation.name.rpartition(".")[2] == OverAllState.__name__
     if _is_overall_state(cls) and cls is not OverAllState:
         raise GraphBuildError(
             f"{annotation.__name__} derives from OverAllState, and the engine only makes an OverAllState itself: ask for that"

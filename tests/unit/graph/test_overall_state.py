@@ -135,6 +135,12 @@ def test_what_no_state_holds_is_refused(values, text):
         assert (caught.value.key, "'a'" in "".join(caught.value.__notes__)) == ("a", True)
 
 
+@pytest.mark.parametrize("values", [[("a", 1)], "a", 0])
+def test_its_values_come_in_a_mapping(values):
+    with pytest.raises(TypeError, match="takes the values as a mapping"):
+        OverAllState(values)
+
+
 # ── isolation ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
