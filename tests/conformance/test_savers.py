@@ -10,6 +10,8 @@ from juncture.errors import GraphBuildError, HeadMovedError, JunctureError, Save
 from juncture.savers import InMemorySaver, MemorySaver, Saver, open_saver
 from juncture.savers.base import needed_parts
 from juncture.savers.encrypted import EncryptedSaver, KeyRing
+from juncture.savers.file import FileSaver
+from juncture.savers.redis import RedisSaver
 from juncture.testing.saver_conformance import LAWS, check_saver, checkpoint
 
 KEYS = KeyRing({"new": bytes(range(32)), "old": bytes(32)})
@@ -17,14 +19,27 @@ SAVERS = {
     "memory": lambda folder: InMemorySaver(),
     "memory by URL": lambda folder: open_saver("memory:"),
     "memory, encrypted": lambda folder: EncryptedSaver(InMemorySaver(), KEYS),
+    "file": FileSaver,
 }
 """Make a new, empty saver; they may use the folder, which is empty and their own."""
+ON_SERVERS = {
+    "redis": ("redis_url", RedisSaver),
+}
+"""Make a new, empty saver from the URL that a fixture of `tests.servers` gives."""
 
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
 @pytest.mark.parametrize("saver", SAVERS)
 def test_a_saver_keeps_the_law(saver, law, tmp_path):
     law(lambda: SAVERS[saver](tmp_path))
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+@pytest.mark.parametrize("saver", ON_SERVERS)
+def test_a_saver_on_a_server_keeps_the_law(saver, law, request):
+    fixture, make_saver = ON_SERVERS[saver]
+    url = request.getfixturevalue(fixture)
+    law(lambda: make_saver(url))
 
 
 class Blocking(InMemorySaver):
