@@ -6,7 +6,18 @@ graph's schemas (`classes_in`), those named with `register_type`, and Juncture's
 
 Every compiled graph has a registry whose parent is the one of this process, `DEFAULT`: the only mutable state at
 module level in Juncture, there because `register_type` has no graph to belong to. It only ever grows, except that
-a class which is defined again under its name (a notebook's cell that is run twice) replaces the former.
+a class which is defined again under its name (a notebook's cell that is run twice) replaces the former. What it says
+of a class goes before what a graph found in its schemas, whichever came first.
+
+Names and versions
+------------------
+A class is called by its module and qualified name (``shop.orders:Order``), or by a name given for it. The author of a
+class may give it versions: what stands in the bytes is then its name, ``@``, and the version, if that isn't 1. So
+stored bytes say which version of which class wrote them. They are rebuilt
+
+1. as they are, if the class is known by that name, or by one that it had formerly, in that version;
+2. by what `migrate` makes of the stored fields, if the class has a greater version now;
+3. not at all otherwise: the class is unknown here, or newer.
 """
 
 from __future__ import annotations
@@ -17,15 +28,16 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, NamedTuple, TypeVar, overload
 
 import typing_extensions
 
 from juncture.channels import Remove, RemoveMessage, ReplaceAll
 from juncture.channels.base import Channel
-from juncture.errors import GraphBuildError
-from juncture.persistence.shapes import Shape, converted, shape_of
+from juncture.errors import GraphBuildError, SerializationError
+from juncture.persistence import tags
+from juncture.persistence.shapes import Migrate, Shape, converted, shape_of
 from juncture.types import (
     MARK_FOR_REMOVAL,
     MISSING,
@@ -48,9 +60,26 @@ class Registered(NamedTuple):
     """A class that may be stored."""
 
     name: str
-    """What stands for it in the bytes; unique in its registry."""
+    """What stands for it in the bytes: its name, and its version if that isn't 1."""
     cls: type
     shape: Shape
+    version: int = 1
+    migrate: Migrate | None = None
+
+    def of_version(self, version: int) -> Registered:
+        """The entry for reading what an older version stored.
+
+        Raises:
+            SerializationError: It is newer than this program's.
+        """
+        if version == self.version:
+            return self
+        if version > self.version or self.migrate is None:
+            raise SerializationError(
+                f"an object of version {version} of {full_name(self.cls)}, of which this program has version "
+                f"{self.version}: a newer program stored it. Update this one; nothing was changed"
+            )
+        return self._replace(shape=self.shape.migrated(self.migrate, version))
 
 
 class Registry:
@@ -75,6 +104,9 @@ class Registry:
         name: str | None = None,
         encode: Callable[[T], Any] | None = None,
         decode: Callable[[Any], T] | None = None,
+        version: int = 1,
+        migrate: Migrate | None = None,
+        formerly: Collection[str] = (),
         replace: bool = False,
     ) -> None:
         """Lets objects of exactly this class be stored.
@@ -86,24 +118,30 @@ class Registry:
                 may move.
             encode: Turns an object into a value that can be stored.
             decode: Turns that back into an equal object of this class.
-            replace: Take the name from a class that has it.
+            version: Raise it by one whenever the class changes so that what was stored doesn't fit it any more.
+            migrate: What an older version stored, and that version, to what this one would have stored: a dict of
+                fields; of an enum the name of the member; of a subclass of a builtin its content; and with `encode`
+                what that gave.
+            formerly: The names under which objects of it were stored before, as the error of reading them says them
+                (``old.module:Old``), without a version.
+            replace: Take the names from a class of the same module and qualified name that has them.
 
         Raises:
-            GraphBuildError: The class can't be stored in this way, or another class has the name. Nothing changed.
+            GraphBuildError: The class can't be stored in this way, the arguments don't fit one another, or another
+                class has one of the names. Nothing changed.
         """
-        if (encode is None) is not (decode is None):
-            raise GraphBuildError(f"register {cls.__qualname__} with both encode and decode, or with neither")
-        if encode is not None and decode is not None:
-            shape: Shape | None = converted(cls, encode, decode)
-        else:
-            shape = shape_of(cls)
-        if shape is None:
-            raise GraphBuildError(
-                f"objects of class {full_name(cls)} can't be stored exactly by looking at them: it is not an enum, "
-                "dataclass, named tuple, pydantic model, msgspec struct or a subclass of a builtin value. "
-                "Give encode= and decode= as well."
-            )
-        self._add(Registered(name or full_name(cls), cls, shape), replace=replace)
+        shape = _shape(cls, encode, decode)
+        called = full_name(cls) if name is None else name
+        _check_versions(cls, version, migrate)
+        if isinstance(formerly, str):
+            raise GraphBuildError(f"formerly= of {full_name(cls)} takes a list of names, not {formerly!r}.")
+        for one in (called, *formerly):
+            if not one or "@" in one:
+                raise GraphBuildError(
+                    f"the name {one!r} for {full_name(cls)} is empty or has an '@', which versions use."
+                )
+        entry = Registered(called if version == 1 else f"{called}@{version}", cls, shape, version, migrate)
+        self._add(entry, (called, *formerly), replace=replace)
 
     def register_annotation(self, annotation: Any) -> None:
         """Registers every class found in an annotation or schema that needs no `encode` (see `classes_in`).
@@ -113,7 +151,7 @@ class Registry:
         """
         for cls in classes_in(annotation):
             if self.for_class(cls) is None and (shape := shape_of(cls)) is not None:
-                self._add(Registered(full_name(cls), cls, shape), replace=False)
+                self._add(Registered(full_name(cls), cls, shape), (full_name(cls),), replace=False)
 
     def include(self, other: Registry) -> None:
         """Registers what another registry holds itself: a nested graph's, for example.
@@ -123,44 +161,105 @@ class Registry:
         """
         for entry in other._by_class.values():
             if self.for_class(entry.cls) is None:
-                self._add(entry, replace=False)
+                names = [name for name, known in other._by_name.items() if known is entry]
+                self._add(entry, names, replace=False)
 
     def for_class(self, cls: type) -> Registered | None:
         """The entry of a class, or None if it may not be stored."""
-        entry = self._by_class.get(cls)
-        if entry is None and self._parent is not None:
-            entry = self._parent.for_class(cls)
-        return entry
+        entry = None if self._parent is None else self._parent.for_class(cls)
+        return self._by_class.get(cls) if entry is None else entry
 
     def for_writing(self, cls: type) -> Registered | None:
         """As `for_class`; a registry that learns registers the class first, if its kind can be stored."""
         entry = self.for_class(cls)
         if entry is None and self._learn and (shape := shape_of(cls)) is not None:
             entry = Registered(full_name(cls), cls, shape)
-            self._add(entry, replace=True)
+            self._add(entry, (entry.name,), replace=True)
         return entry
 
-    def for_name(self, name: str) -> Registered | None:
-        """The entry that a stored name stands for, or None."""
+    def for_name(self, stored: str) -> Registered | None:
+        """The entry that a name in the bytes stands for, with its version; None if the class is unknown.
+
+        Raises:
+            SerializationError: The version is newer than that of the class.
+        """
+        name, at, digits = stored.rpartition("@")
+        if not at:
+            entry, version = self._named(stored), 1
+        elif digits.isdecimal() and digits.isascii() and len(digits) < 10 and digits[0] != "0":
+            entry, version = self._named(name), int(digits)
+        else:
+            return None
+        return None if entry is None else entry.of_version(version)
+
+    def _named(self, name: str) -> Registered | None:
         entry = self._by_name.get(name)
-        if entry is None and self._parent is not None:
-            entry = self._parent.for_name(name)
-        return entry
+        if entry is not None:
+            return self.for_class(entry.cls)
+        return None if self._parent is None else self._parent._named(name)
 
-    def _add(self, entry: Registered, *, replace: bool) -> None:
-        former = self.for_name(entry.name)
-        if former is not None and former.cls is not entry.cls:
-            if not replace:
+    def _add(self, entry: Registered, names: Iterable[str], *, replace: bool) -> None:
+        names = list(names)
+        former = [
+            known for name in names if (known := self._named(name)) is not None and known.cls is not entry.cls
+        ]
+        for known in former:
+            if not replace or full_name(known.cls) != full_name(entry.cls):
+                called = next(name for name in names if self._named(name) is known)
                 raise GraphBuildError(
-                    f"two different classes are both called {entry.name}: stored objects could not be told apart. "
+                    f"two different classes are both called {called}: stored objects could not be told apart. "
                     "Give one of them a name of its own with register_type(cls, name=…)."
                 )
-            self._by_class.pop(former.cls, None)
-        known = self._by_class.get(entry.cls)
-        if known is not None and known.name != entry.name:
-            del self._by_name[known.name]
+        gone = [
+            known
+            for cls in {entry.cls, *(known.cls for known in former)}
+            if (known := self._by_class.get(cls))
+        ]
         self._by_class[entry.cls] = entry
-        self._by_name[entry.name] = entry
+        if gone:
+            kept = {
+                name: known for name, known in self._by_name.items() if all(known is not one for one in gone)
+            }
+            self._by_name = kept | dict.fromkeys(names, entry)  # at once: others may be reading
+            for known in former:
+                self._by_class.pop(known.cls, None)
+        else:
+            self._by_name.update(dict.fromkeys(names, entry))
+
+
+def _shape(cls: Any, encode: Callable[[Any], Any] | None, decode: Callable[[Any], Any] | None) -> Shape:
+    """How objects of a class that is being registered are stored."""
+    if not isinstance(cls, type) or isinstance(cls, types.GenericAlias):
+        raise GraphBuildError(f"only classes can be registered, and {cls!r} isn't one.")
+    if cls in _STORED_AS_THEY_ARE or (cls.__module__, cls.__name__) in tags.LATE_ENCODERS:
+        raise GraphBuildError(
+            f"objects of class {full_name(cls)} are stored exactly as they are; leave it unregistered."
+        )
+    if (encode is None) is not (decode is None):
+        raise GraphBuildError(f"register {cls.__qualname__} with both encode and decode, or with neither")
+    if encode is not None and decode is not None:
+        return converted(cls, encode, decode)
+    shape = shape_of(cls)
+    if shape is None:
+        raise GraphBuildError(
+            f"objects of class {full_name(cls)} can't be stored exactly by looking at them: it is not an enum, "
+            "dataclass, named tuple, pydantic model, msgspec struct or a subclass of a builtin value. "
+            "Give encode= and decode= as well."
+        )
+    return shape
+
+
+_STORED_AS_THEY_ARE = frozenset((type(None), bool, float, bytes, list, *tags.ENCODERS))
+
+
+def _check_versions(cls: type, version: int, migrate: Migrate | None) -> None:
+    if version < 1:
+        raise GraphBuildError(f"version {version} of {full_name(cls)}: versions are counted from 1.")
+    if (version > 1) is not (migrate is not None):
+        raise GraphBuildError(
+            f"{full_name(cls)} has version {version}, and {'no ' if migrate is None else ''}migrate=: from version 2 on, "
+            "say with migrate= what becomes of what older versions stored."
+        )
 
 
 def full_name(cls: type) -> str:
@@ -216,20 +315,57 @@ DEFAULT = _own()
 """The registry of this process."""
 
 
+@overload
 def register_type(
     cls: C,
     *,
     name: str | None = None,
     encode: Callable[[Any], Any] | None = None,
     decode: Callable[[Any], Any] | None = None,
-) -> C:
+    version: int = 1,
+    migrate: Migrate | None = None,
+    formerly: Collection[str] = (),
+) -> C: ...
+@overload
+def register_type(
+    *,
+    name: str | None = None,
+    encode: Callable[[Any], Any] | None = None,
+    decode: Callable[[Any], Any] | None = None,
+    version: int = 1,
+    migrate: Migrate | None = None,
+    formerly: Collection[str] = (),
+) -> Callable[[C], C]: ...
+def register_type(
+    cls: C | None = None,
+    *,
+    name: str | None = None,
+    encode: Callable[[Any], Any] | None = None,
+    decode: Callable[[Any], Any] | None = None,
+    version: int = 1,
+    migrate: Migrate | None = None,
+    formerly: Collection[str] = (),
+) -> C | Callable[[C], C]:
     """Lets objects of exactly this class be stored by every graph of this process; also as a decorator.
 
-    Classes in a graph's schemas needn't be registered. See `Registry.register` for the arguments and errors; a class
-    that is defined again under its name replaces the former.
+    Classes in a graph's schemas needn't be registered, unless they have a name or versions of their own. See
+    `Registry.register` for the arguments and errors; a class that is defined again under its name replaces the former.
     """
-    DEFAULT.register(cls, name=name, encode=encode, decode=decode, replace=True)
-    return cls
+
+    def register(cls: C) -> C:
+        DEFAULT.register(
+            cls,
+            name=name,
+            encode=encode,
+            decode=decode,
+            version=version,
+            migrate=migrate,
+            formerly=formerly,
+            replace=True,
+        )
+        return cls
+
+    return register if cls is None else register(cls)
 
 
 # ── classes in annotations ───────────────────────────────────────────────────────────────────────────────────

@@ -32,6 +32,16 @@ from copy import copy
 from typing import Any, NamedTuple
 
 Parts = list[Any] | dict[str, Any]
+Migrate = Callable[[Any, int], Any]
+"""What an older version of a class stored, and that version → what the present class would have stored."""
+
+
+def _in_first(parts: Any, change: Callable[[Any], Any]) -> Any:
+    return [change(parts[0]), *parts[1:]]
+
+
+def _in_whole(parts: Any, change: Callable[[Any], Any]) -> Any:
+    return change(parts)
 
 
 class Shape(NamedTuple):
@@ -43,6 +53,20 @@ class Shape(NamedTuple):
     """An equal object. Raises ValueError, saying which part is the trouble."""
     fields: Callable[[Any], dict[Any, Any]]
     """What an object holds, by field, key or position: to say where a value stands."""
+    within: Callable[[Any, Callable[[Any], Any]], Any] = _in_first
+    """Parts in which what the class's author knows (fields, content, name of a member) is changed by a function."""
+
+    def migrated(self, migrate: Migrate, version: int) -> Shape:
+        """The shape of the objects that an older version of the class stored: they are rebuilt as the present one's."""
+
+        def change(stored: Any) -> Any:
+            was_fields = isinstance(stored, dict)
+            made = migrate(stored, version)
+            if was_fields and not isinstance(made, dict):
+                raise ValueError(f"its migrate gave {type(made).__qualname__} instead of a dict of fields")
+            return made
+
+        return self._replace(make=lambda parts: self.make(self.within(parts, change)))
 
 
 def shape_of(cls: type) -> Shape | None:
@@ -77,7 +101,7 @@ def converted(cls: type, encode: Callable[[Any], Any], decode: Callable[[Any], A
             raise ValueError(f"its decode gave {type(made).__qualname__} instead")
         return made
 
-    return Shape(encode, make, lambda o: {"encoded": encode(o)})
+    return Shape(encode, make, lambda o: {"encoded": encode(o)}, _in_whole)
 
 
 # ── attributes ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -144,12 +168,14 @@ def _fill(fields: dict[str, Any], names: tuple[str, ...], default: Callable[[str
     """
     for name in fields:
         if name not in names:
-            raise ValueError(f"the stored field {name!r} no longer exists in the class")
+            raise ValueError(f"the stored field {name!r} no longer exists in the class; {_MIGRATE}")
     for name in names:
         if name not in fields:
             value = default(name)
             if value is _REQUIRED:
-                raise ValueError(f"the field {name!r} is required, and was not stored")
+                raise ValueError(
+                    f"the field {name!r} is required, and was not stored; give it a default, or {_MIGRATE}"
+                )
             if value is not _ABSENT:
                 fields[name] = value
 
@@ -161,6 +187,7 @@ def _check_set(fields: dict[str, Any], needed: tuple[str, ...]) -> None:
             raise ValueError(f"its field {name!r} was never set, or was deleted")
 
 
+_MIGRATE = "call register_type with version= and migrate="
 _REQUIRED = object()
 _ABSENT = object()
 
@@ -249,10 +276,10 @@ def _enum_shape(cls: type[enum.Enum]) -> Shape:
             return cls(parts[0])  # a combination of flags, which has a value but no name of its own
         member = cls.__members__.get(parts)
         if member is None:
-            raise ValueError(f"the member {parts!r} no longer exists in the class")
+            raise ValueError(f"the member {parts!r} no longer exists in the class; {_MIGRATE}")
         return member
 
-    return Shape(take, make, lambda o: {"value": o.value})
+    return Shape(take, make, lambda o: {"value": o.value}, _in_whole)
 
 
 class _Pydantic:
