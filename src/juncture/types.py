@@ -317,6 +317,81 @@ def _rebuild_result(values: dict[str, Any], attributes: dict[str, Any], value: A
     return RunResult(values, value=value, **attributes)
 
 
+class StateUpdate(NamedTuple):
+    """What is written when a state is edited: as if a node had returned it."""
+
+    values: Any
+    """What the node might have returned: a mapping of state keys, an object of a schema's type, a `Command`, or None."""
+    as_node: str | None = None
+    """The node; by default the one that made the newest state."""
+
+
+class TaskSnapshot(NamedTuple):
+    """A task of the step that follows a checkpoint."""
+
+    id: str
+    name: str
+    """The node."""
+    path: tuple[str | int, ...]
+    """Its place: ``("edge", name)``, or ``("send", index, name)``."""
+    error: str | None = None
+    """What it failed with, as text."""
+    interrupts: tuple[Interrupt, ...] = ()
+    """Its open questions."""
+    state: Mapping[str, Any] | StateSnapshot | None = None
+    """Of a nested graph that has begun: the config that names its state, or, where it was asked for, that state."""
+    result: Mapping[str, Any] | None = None
+    """What it wrote, if it has ended."""
+
+
+class StateSnapshot(NamedTuple):
+    """The state of a thread at a checkpoint."""
+
+    values: dict[str, Any]
+    """By state key. A copy: changing it changes nothing else."""
+    next: tuple[str, ...]
+    """The nodes that are due, in plan order; those that have ended aren't."""
+    config: Mapping[str, Any]
+    """Names the checkpoint: as a call's config it goes on from there."""
+    metadata: Mapping[str, Any] | None
+    """``source``, ``step``, ``run_id``, and what the run's config had under ``metadata``. None where there is no checkpoint."""
+    created_at: str | None
+    """When it was made, by the clock of the process that made it; ISO 8601, UTC."""
+    parent_config: Mapping[str, Any] | None
+    """Names the checkpoint that it was made from."""
+    tasks: tuple[TaskSnapshot, ...]
+    interrupts: tuple[Interrupt, ...]
+    """The open questions of all tasks."""
+
+
+class StateDiff(NamedTuple):
+    """What differs between two checkpoints, by state key."""
+
+    added: dict[str, Any]
+    removed: dict[str, Any]
+    changed: dict[str, tuple[Any, Any]]
+    """The value in the first, and in the second."""
+
+
+ThreadStatus: TypeAlias = Literal["completed", "interrupted", "failed", "unfinished", "running", "dead"]
+"""``unfinished``: its run was stopped between two steps, or waits to be continued; ``dead``: the process that ran it
+ended without giving it back."""
+
+
+class ThreadSnapshot(NamedTuple):
+    """A thread in a listing."""
+
+    thread_id: str
+    status: ThreadStatus
+    step: int
+    updated_at: str
+    """As `StateSnapshot.created_at`."""
+    next: tuple[str, ...]
+    interrupts: tuple[Interrupt, ...]
+    holder: str | None
+    """Who runs it."""
+
+
 class NodeFailure(NamedTuple):
     """The place of an exception that a node raised, and the run's result so far; see `juncture.failure`."""
 

@@ -106,7 +106,7 @@ class AsyncDriver(Driver):
                 self._abandons = True
                 raise
             finally:
-                await self._shut_down()
+                await self._end()
 
     async def run(self) -> None:
         """Runs to the end where nobody consumes parts."""
@@ -118,7 +118,7 @@ class AsyncDriver(Driver):
                 self._abandons = True
                 raise
             finally:
-                await self._shut_down()
+                await self._end()
 
     async def _step(self) -> None:
         """Lets programs go on until they wait or something is to be shown, or waits for what lets one go on."""
@@ -275,12 +275,9 @@ class AsyncDriver(Driver):
         log, head = program.log, program.loop.head
         assert log is not None
         if isinstance(effect, Load):
-            return await log.aload(program.namespace)
+            return await log.aload(program.namespace, effect.checkpoint_id)
         assert head is not None
-        if log.blocking:
-            await log.asave_records(program.namespace, head, effect.records)
-        else:
-            log.save_records(program.namespace, head, effect.records)
+        await log.asave_records(program.namespace, head, effect.records)
         return None
 
     def _told_at_once(self) -> tuple[Program, Any] | None:
@@ -543,6 +540,13 @@ class AsyncDriver(Driver):
                 raise
 
     # ---- the end
+
+    async def _end(self) -> None:
+        try:
+            await self._shut_down()
+        finally:
+            if self.owned is not None:
+                await self.owned.afinish()
 
     async def _shut_down(self) -> None:
         """Stops and awaits everything that still runs."""

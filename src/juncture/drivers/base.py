@@ -25,13 +25,25 @@ from juncture.drivers.place import locate
 from juncture.drivers.pool import Pool
 from juncture.drivers.run import Part, Program, Shared, part_of
 from juncture.engine.begin import Request
-from juncture.engine.effects import Called, Cancel, Emit, Event, Failed, Outcome, Reply, Save, Stopped, Warn
+from juncture.engine.effects import (
+    Called,
+    Cancel,
+    Emit,
+    Ending,
+    Event,
+    Failed,
+    Outcome,
+    Reply,
+    Save,
+    Stopped,
+    Warn,
+)
 from juncture.engine.nested import nested_program
 from juncture.engine.returns import Reader, Returned
-from juncture.engine.run import Ending, Loop
+from juncture.engine.run import Loop
 from juncture.engine.tables import FACTORY, GRAPH, Node, Tables
 from juncture.engine.task import Task, input_of
-from juncture.errors import Cancelled
+from juncture.errors import Cancelled, InvalidUpdateError
 from juncture.persistence.threads import ThreadLog
 
 if TYPE_CHECKING:
@@ -85,6 +97,8 @@ class Driver(ABC):
         self.stopping = False
         """The run ends early: nothing new begins, and whoever sends is told."""
         self.ending: Ending | None = None
+        self.owned = log if outer is None or outer.program.log is not log else None
+        """The log that ends with this run."""
         self.root = Program(self, tables, request, log)
         self.root.gen = self.root.loop.program()
         self.ready.append((self.root, None))
@@ -104,7 +118,13 @@ class Driver(ABC):
         assert tables is not None
         given = parent_values(task, tables, place_of(program, task))
         request = parent.loop.request
-        namespace = (*program.namespace, task.id)
+        namespace = (*program.namespace, node.name if tables.remembers else task.id)
+        if tables.remembers and any(other.namespace == namespace for other in self.nested_in(program)):
+            raise InvalidUpdateError(
+                f"node {node.name!r} is a graph with a memory of its own and runs twice in step {task.step}: its runs would "
+                "overwrite each other. Compile it without checkpointer=True, or run them one after the other",
+                node=node.name,
+            )
         modes = request.modes if self.shared.subgraphs else frozenset[str]()
         saving = program.saving and tables.persist
         child = Program(
@@ -125,6 +145,8 @@ class Driver(ABC):
                 after=tables.interrupt_after,
                 shared_keys=node.shared_keys,
                 returns=True,
+                owner=task.id if tables.remembers and saving else "",
+                memory=program.loop.state.memory.get(node.name),
             ),
             program.log if saving else None,
             program,

@@ -126,7 +126,11 @@ class SyncDriver(Driver):
                         yield parts.popleft()
             finally:
                 self.known_outside(runs=False)
-                self._shut_down()
+                try:
+                    self._shut_down()
+                finally:
+                    if self.owned is not None:
+                        self.owned.finish()
 
     def _step(self) -> None:
         """Lets programs go on until they wait or something is to be shown, or waits for what lets one go on."""
@@ -261,7 +265,7 @@ class SyncDriver(Driver):
         log, head = program.log, program.loop.head
         assert log is not None
         if isinstance(effect, Load):
-            return log.load(program.namespace)
+            return log.load(program.namespace, effect.checkpoint_id)
         assert head is not None
         if self.halted:
             raise _stopped()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from juncture.engine.commit import apply, merge
+from juncture.engine.edit import edit
 from juncture.engine.effects import Done, Failed, Load, Outcome, Program, Run, Save, SaveWrites, Warn
 from juncture.engine.interrupts import listed, match, open_questions, pauses_after
 from juncture.engine.plan import advance, unfinished
@@ -18,7 +19,7 @@ from juncture.engine.state import Saved, State, TaskRecord
 from juncture.engine.tables import Tables
 from juncture.engine.task import Task
 from juncture.errors import ConfigError, InvalidUpdateError, NothingToResumeError, PendingInterruptError
-from juncture.types import MISSING, START, Interrupt, Send
+from juncture.types import MISSING, START, Interrupt, Send, StateUpdate
 
 if TYPE_CHECKING:
     from juncture.engine.run import Loop
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 class Request:
     """What is asked of a run of one graph."""
 
-    kind: Literal["input", "nested", "continue", "command"]
-    """``nested``: go on if there is a checkpoint, else begin with `writes`."""
+    kind: Literal["input", "nested", "continue", "command", "update"]
+    """``nested``: go on if there is a checkpoint, else begin with `writes`. ``update``: edit the state, and run nothing."""
     limit: int
     jitter: Callable[[], float]
     """Gives a number from 0 to 1, for waits between retries."""
@@ -45,6 +46,8 @@ class Request:
     """For nested graphs: answers by the id of their question."""
     saving: bool = False
     thread_id: str | None = None
+    checkpoint_id: str | None = None
+    """Where to go on from, if not from the newest checkpoint."""
     namespace: tuple[str, ...] = ()
     modes: frozenset[str] = frozenset()
     """The stream modes that somebody consumes from this graph."""
@@ -58,6 +61,12 @@ class Request:
     """Nodes to pause after."""
     shared_keys: frozenset[str] = frozenset()
     """Of a nested graph: keys whose writes its parent takes one by one."""
+    owner: str = ""
+    """Of a nested graph with a memory of its own: the parent's task that it runs for."""
+    memory: str | None = None
+    """Of such a graph: the checkpoint at which it stood, as far as the parent knows; None where it never ran."""
+    supersteps: Sequence[Sequence[StateUpdate]] = ()
+    """Of an update: what is written, a checkpoint for each."""
     returns: bool = False
     """It is nested and its parent wants to know what it wrote."""
 
@@ -88,25 +97,84 @@ def begin(loop: Loop) -> Program:
     """
     request = loop.request
     shown = True
-    saved: Saved | None = (yield Load()) if request.saving else None
-    if saved is not None:
-        if request.kind != "input":
-            check_known(loop.tables, saved.state, request.thread_id)
-        loop.head = saved.checkpoint_id
-        loop.state = saved.state
-        loop.records = saved.records = [
-            *saved.state.carried,
-            *pauses_after(request.thread_id or "", request.namespace, saved.state),
-            *saved.records,
-        ]
-    if request.kind == "input" or (request.kind == "nested" and saved is None):
+    saved = (yield from _load(loop)) if request.saving else None
+    if request.kind == "update":
+        yield from edit(loop, request.supersteps)
+        return
+    if request.kind == "input" or (request.kind == "nested" and _visits(request, saved)):
         shown = yield from _take_input(loop, saved)
     elif request.kind == "command":
         yield from _take_command(loop, saved)
     else:
         yield from _go_on(loop, saved)
-    if request.shows_values and shown and not (request.kind == "nested" and saved is not None):
+    if request.shows_values and shown and not (request.kind == "nested" and not _visits(request, saved)):
         yield loop.values_part()
+
+
+def _visits(request: Request, saved: Saved | None) -> bool:
+    """Whether a nested graph begins, instead of going on."""
+    return saved is None or bool(request.owner and saved.state.owner != request.owner)
+
+
+def _load(loop: Loop) -> Program:
+    """Takes the thread's state up; None where there is nothing to go on from."""
+    request = loop.request
+    saved: Saved | None = yield Load(request.checkpoint_id)
+    if saved is not None and request.owner and saved.state.owner != request.owner:
+        if request.memory is None:
+            return None  # what is there belongs to a branch of the parent's history that was left
+        if saved.checkpoint_id != request.memory:
+            saved = yield Load(request.memory)
+            assert saved is not None
+    if saved is None:
+        return None
+    state = saved.state
+    if request.kind not in ("input", "update"):
+        check_known(loop.tables, state, request.thread_id)
+    loop.head, loop.seq, loop.state = saved.checkpoint_id, saved.head_seq, state
+    saved.records = [
+        *state.carried,
+        *pauses_after(request.thread_id or "", request.namespace, state),
+        *saved.records,
+    ]
+    if saved.checkpoint_id != saved.head_id:
+        yield from _go_back(loop, saved)
+    loop.records = saved.records
+    return saved
+
+
+def _go_back(loop: Loop, saved: Saved) -> Program:
+    """Takes up an older checkpoint: it is run again from exactly there, without what was answered or done later."""
+    request, state = loop.request, saved.state
+    branch = f"{saved.head_seq}"
+    if request.kind == "command" and request.resume is not MISSING:
+        asked = [q for q in open_questions(_unanswered(saved.records)) if q.namespace != request.namespace]
+        if asked:
+            raise ConfigError(
+                f"checkpoint {saved.checkpoint_id} of thread {request.thread_id!r} waits for answers inside nested graphs, "
+                "which have gone on since. Go back to it with None as the input; it asks again. Nothing was run"
+            )
+        saved.records = _unanswered(saved.records)
+        state.branch = f"{state.branch.partition('>')[0]}>{branch}"
+    else:
+        saved.records, state.branch = [], branch
+        state.paused_after = ()
+    state.carried = tuple(record for record in saved.records if record.kind != "paused" or record.task_id)
+    if request.kind in ("continue", "command"):
+        loop.head = yield Save(state, "fork", [])
+
+
+def _unanswered(records: Sequence[TaskRecord]) -> list[TaskRecord]:
+    """What was known about the tasks before the first answer to each."""
+    answered: set[str] = set()
+    kept: list[TaskRecord] = []
+    for record in records:
+        if record.kind == "answer":
+            answered.add(record.task_id)
+        elif record.task_id not in answered:
+            kept.append(record)
+    asked = {record.task_id for record in kept if record.kind == "question"}
+    return [record for record in kept if record.kind != "done" or record.task_id not in asked]
 
 
 def _take_input(loop: Loop, saved: Saved | None) -> Program:
@@ -138,6 +206,7 @@ def _take_input(loop: Loop, saved: Saved | None) -> Program:
             if request.returns:
                 log_own(state, request.shared_keys, done.writes)
     advance(tables, state, [done])
+    state.ran, state.owner = (START,), request.owner
     if request.saving:
         loop.head = yield Save(state, "input", [])
     return tables.strict or loop.shows(changes)
@@ -146,13 +215,14 @@ def _take_input(loop: Loop, saved: Saved | None) -> Program:
 def _start_over(loop: Loop, saved: Saved) -> Program:
     """Makes a thread that has been run before ready for new input: what it was due to do is dropped."""
     state, request, tables = loop.state, loop.request, loop.tables
+    checks = tables.strict and not request.owner  # a parent that begins a graph anew has left what it was at
     questions = open_questions(saved.records)
-    if questions and tables.strict:
+    if questions and checks:
         raise PendingInterruptError(
             "the thread waits for answers, and plain input would lose its questions. Answer with "
             f"Command(resume=…), or go on with None. {listed(questions)}"
         )
-    if unfinished(tables, state) and tables.strict:
+    if unfinished(tables, state) and checks:
         waiting = (*state.due, *(send.node for send in state.sends), *state.deferred)
         due = ", ".join(repr(name) for name in waiting) or "a join"
         yield Warn(
@@ -161,6 +231,7 @@ def _start_over(loop: Loop, saved: Saved) -> Program:
         )
     state.step += 1
     state.sends, state.deferred, state.carried, state.paused_after = (), (), (), ()
+    state.written, state.touched = (), ()
     if tables.strict:
         state.joins = {}
     loop.records = ()

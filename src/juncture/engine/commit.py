@@ -220,6 +220,9 @@ def remember(state: State, changes: Changes) -> State:
         deferred=state.deferred,
         written=state.written,
         touched=state.touched,
+        ran=state.ran,
+        branch=state.branch,
+        memory=state.memory,
     )
 
 
@@ -234,6 +237,7 @@ def restore(state: State, before: State) -> None:
     state.step, state.due, state.sends = before.step, before.due, before.sends
     state.joins, state.deferred = before.joins, before.deferred
     state.written, state.touched = before.written, before.touched
+    state.ran, state.branch, state.memory = before.ran, before.branch, before.memory
 
 
 def finish(tables: Tables, state: State) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from juncture.engine.commit import Changes
 from juncture.engine.routing import Routes
@@ -28,7 +28,9 @@ Write: TypeAlias = tuple[str, Any]
 
 @dataclass(slots=True)
 class Load:
-    """Read the newest checkpoint of this graph's namespace, or the one that was asked for. -> `Saved` or None."""
+    """Read the newest checkpoint of this graph's namespace, or another of it. -> `Saved`, or None if it has none."""
+
+    checkpoint_id: str | None = None
 
 
 @dataclass(slots=True)
@@ -120,6 +122,8 @@ class Done:
     """What the writes alone make of the committed state, if a router had to see it."""
     result: Any = None
     """For a call: what it returned."""
+    memory: str | None = None
+    """Of a graph with a memory of its own: the checkpoint at which it ended."""
     saved = False
     """It is known from an earlier run and wasn't executed now."""
     streamed = False
@@ -187,6 +191,17 @@ class Stopped:
     """The task was cancelled, before or while it ran."""
 
     task: Task
+
+
+@dataclass(slots=True)
+class Ending:
+    """How a run of one graph ended, other than by an exception."""
+
+    status: Literal["completed", "interrupted"]
+    state: State
+    questions: list[Interrupt] = field(default_factory=list[Interrupt])
+    command: Command[Any] | None = None
+    """For an enclosing graph."""
 
 
 Outcome: TypeAlias = Done | Failed | Paused | Escaped | Stopped

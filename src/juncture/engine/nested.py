@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from juncture.engine.begin import Request
-from juncture.engine.effects import Done, Escaped, Failed, Paused, Program, Write
+from juncture.engine.effects import Done, Ending, Escaped, Failed, Paused, Program, Write
 from juncture.engine.returns import Reader, Returned, followed_by
-from juncture.engine.run import Ending, Loop
+from juncture.engine.run import Loop
 from juncture.engine.state import State
 from juncture.engine.tables import Node, Tables
 from juncture.engine.task import Task
@@ -32,10 +32,13 @@ def nested_program(
     """Runs the nested graph of a task. Returns the task's outcome; never raises an `Exception`."""
     try:
         ending: Ending = yield from loop.program()
-        return outcome_of(parent, task, ending, namespace)
+        outcome = outcome_of(parent, task, ending, namespace)
     except Exception as error:  # noqa: BLE001 - a value from here on: the parent decides what a failure means
         failed(error, loop)
         return Failed(task, error)
+    if loop.request.owner and isinstance(outcome, Done):
+        outcome.memory = loop.head
+    return outcome
 
 
 def outcome_of(

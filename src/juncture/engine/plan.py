@@ -26,7 +26,7 @@ def plan(tables: Tables, state: State, remaining: int) -> list[Task]:
     """
     step = state.step + 1
     due = state.due
-    if len(due) == 1 and not state.sends:
+    if len(due) == 1 and not (state.sends or state.branch):
         return [Task(tables.nodes[due[0]], step, 0, state.values, remaining)]
     tasks = [Task(tables.nodes[name], step, place, state.values, remaining) for place, name in enumerate(due)]
     place = len(tasks)
@@ -34,11 +34,18 @@ def plan(tables: Tables, state: State, remaining: int) -> list[Task]:
         task = Task(tables.nodes[send.node], step, place + index, state.values, remaining, index)
         task.argument = send.arg
         tasks.append(task)
+    if state.branch:
+        for task in tasks:
+            task.branch = state.branch.partition(">")[0]
     return tasks
 
 
 def advance(tables: Tables, state: State, ended: Sequence[Done]) -> None:
-    """Puts into the state what the ended tasks make due."""
+    """Puts into the state what the ended tasks make due, and where the graphs stand that have a memory of their own."""
+    if tables.recalls and (memory := {d.task.node.name: d.memory for d in ended if d.memory is not None}):
+        state.memory = {**state.memory, **memory}
+    if ">" in state.branch:
+        state.branch = state.branch.partition(">")[2]
     if len(ended) == 1:
         done = ended[0]
         if done.task.node.straight and not done.targets:

@@ -17,7 +17,6 @@ What is true at every `yield`:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from juncture.engine import streaming
@@ -28,6 +27,7 @@ from juncture.engine.effects import (
     Cancel,
     Done,
     Emit,
+    Ending,
     Escaped,
     Event,
     Failed,
@@ -58,20 +58,9 @@ from juncture.errors import (
     described,
     note,
 )
-from juncture.types import Command, Interrupt
+from juncture.types import Interrupt
 
 _WAIT = Wait()
-
-
-@dataclass(slots=True)
-class Ending:
-    """How a run of one graph ended, other than by an exception."""
-
-    status: Literal["completed", "interrupted"]
-    state: State
-    questions: list[Interrupt] = field(default_factory=list[Interrupt])
-    command: Command[Any] | None = None
-    """For an enclosing graph."""
 
 
 class Loop:
@@ -88,6 +77,7 @@ class Loop:
         "records",
         "request",
         "running",
+        "seq",
         "state",
         "stopping",
         "tables",
@@ -118,6 +108,8 @@ class Loop:
         self.undo: State | None = None
         """While a step is being saved: what it changed, as it was."""
         self.head: str | None = None
+        self.seq = 0
+        """The place of the newest checkpoint when this run loaded."""
         self.last_nodes: tuple[str, ...] = ()
 
     def program(self) -> Program:  # noqa: C901 - the sequence is one function, to be read as one
@@ -129,6 +121,8 @@ class Loop:
         """
         yield from begin(self)
         request = self.request
+        if request.kind == "update":
+            return Ending("completed", self.state)
         late = 0 if self.tables.strict else 1  # LangGraph's count of remaining steps is one less
         while self.ending is None and self._more():
             tasks = self.tasks = plan(self.tables, self.state, request.limit - self.taken - late)
@@ -245,8 +239,9 @@ class Loop:
             )  # of a graph nested in it: gone on from
             for record in mine:
                 if record.kind == "done" and record.content is not None:
-                    writes, targets, sends = record.content
+                    writes, targets, sends, *memory = record.content
                     done = Done.routed(task, writes, Routes(targets, sends))
+                    done.memory = memory[0] if memory else None
                     done.saved = True
                     self.outcomes[task.place] = done
                     if self.request.shows_updates:
@@ -278,7 +273,9 @@ class Loop:
         """Saves and shows what a task did, unless the step's checkpoint is about to say it."""
         request = self.request
         if request.saving:
-            self.unsaved.append(TaskRecord(done.task.id, "done", "", (done.writes, done.targets, done.sends)))
+            content = (done.writes, done.targets, done.sends)
+            memory = () if done.memory is None else (done.memory,)
+            self.unsaved.append(TaskRecord(done.task.id, "done", "", (*content, *memory)))
             if self.running:
                 yield from self._flush()
         if request.shows_updates and not done.streamed:
@@ -399,7 +396,7 @@ class Loop:
             changes = merge(tables, state, [(done.task.node.name, done.writes) for done in ended])
             self.last_nodes = tuple([done.task.node.name for done in ended])
         if tables.check_model is not None:
-            self._check_model(tables.check_model, changes, ended)
+            self.check_model(tables.check_model, changes, ended)
         if self.request.saving:
             self.undo = remember(state, changes)
         apply(state, changes)
@@ -418,6 +415,7 @@ class Loop:
             stops = []  # the run ends here anyway
         state.paused_after = tuple([stop.node or "" for stop in stops])
         state.carried = ()
+        state.ran = self.last_nodes
         if request.saving:
             records, self.unsaved = self.unsaved, []
             try:
@@ -449,7 +447,7 @@ class Loop:
         keys = self.request.value_keys
         return bool(changes.values) if keys is None else not keys.isdisjoint(changes.values)
 
-    def _check_model(
+    def check_model(
         self, check: Callable[[dict[str, Any]], dict[str, Any]], changes: Changes, ended: list[Done]
     ) -> None:
         """Model-level validation of what the state is about to become; what it coerces becomes part of the step."""

@@ -7,6 +7,7 @@ changed in place.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -62,6 +63,16 @@ class State:
     carried: tuple[TaskRecord, ...] = ()
     """What was saved about tasks of the next step beside an earlier checkpoint, before a command's update made this
     one; it counts as if it stood beside this one, before what does."""
+    ran: tuple[str, ...] = ()
+    """The nodes whose writes made it, in plan order; `START` for an input. Only kept where it is saved."""
+    branch: str = ""
+    """After going back in time: the place of the checkpoint that was the newest then. Part of the ids of tasks, so that
+    they aren't those of the branch that was left. ``a>b``: ``a`` holds for the step that is due, whose questions were
+    answered anew, and ``b`` from then on."""
+    memory: dict[str, str] = field(default_factory=dict[str, str])
+    """For each nested graph with a memory of its own (by node): the checkpoint at which it stands."""
+    owner: str = ""
+    """Of a nested graph with a memory of its own: the parent's task that it last began for."""
 
 
 @dataclass(slots=True)
@@ -79,6 +90,12 @@ class Saved:
     """The run that made it."""
     created_at: float = 0.0
     """Seconds since the epoch, by the clock of the process that saved it."""
+    head_id: str = ""
+    """The newest checkpoint of its namespace when it was read."""
+    head_seq: int = 0
+    """The place of that one in the namespace."""
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What the caller of the run that made it gave."""
 
 
 __all__ = ["Interrupt", "RecordKind", "Saved", "State", "TaskRecord"]

@@ -175,4 +175,10 @@ class Tables:
     """Model-level validation of a step's outcome."""
     persist: bool = True
     """A nested graph with ``checkpointer=False`` keeps nothing."""
+    remembers: bool = False
+    """A nested graph with ``checkpointer=True`` goes on, each time, from the state it ended with the time before."""
+    recalls: bool = False
+    """Some node is such a graph."""
+    exposed: bool = False
+    """Some node of it, or of a graph nested in it, can reach the containers of the state."""
     debug: bool = False

@@ -1,8 +1,8 @@
 """One node to run in one step.
 
 A task is known by its id, which is the same whenever the same checkpoint is continued: what was saved about it finds
-it again in another process. The id names step, node and, for a send, its place among the sends of that step; it is
-unique within a thread's namespace.
+it again in another process. The id names step, node, for a send its place among the sends of that step, and, after
+going back in time, the branch; it is unique within a thread's namespace.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ class Task:
     """For a call: what it is known by within its parent."""
     call: Any = None
     """For a call: the event that asked for it."""
+    branch = ""
+    """Which branch of the thread's history it belongs to, after going back in time."""
 
     def __init__(
         self, node: Node, step: int, place: int, values: dict[str, Any], remaining: int, send: int = -1
@@ -55,9 +57,9 @@ class Task:
         """Unique within the thread's namespace and stable over restarts; also its part of a nested namespace."""
         if self.identity:
             return self.identity
-        if self.send < 0:
-            return f"{self.node.name}:{self.step}"
-        return f"{self.node.name}:{self.step}.{self.send}"
+        send = "" if self.send < 0 else f".{self.send}"
+        branch = f"~{self.branch}" if self.branch else ""
+        return f"{self.node.name}:{self.step}{send}{branch}"
 
     def __repr__(self) -> str:
         return f"<task {self.id} attempt {self.attempt}>"

@@ -46,7 +46,7 @@ def assemble(
     graph: StateGraph[Any, Any, Any, Any],
     name: str,
     *,
-    persist: bool,
+    checkpointer: Any,
     interrupt_before: frozenset[str],
     interrupt_after: frozenset[str],
     debug: bool,
@@ -57,7 +57,10 @@ def assemble(
         GraphBuildError: A schema, reducer or function can't be used.
     """
     return _Assembly(graph, name).tables(
-        persist=persist, interrupt_before=interrupt_before, interrupt_after=interrupt_after, debug=debug
+        checkpointer=checkpointer,
+        interrupt_before=interrupt_before,
+        interrupt_after=interrupt_after,
+        debug=debug,
     )
 
 
@@ -418,7 +421,12 @@ class _Assembly:
     # ---- the whole
 
     def tables(
-        self, *, persist: bool, interrupt_before: frozenset[str], interrupt_after: frozenset[str], debug: bool
+        self,
+        *,
+        checkpointer: Any,
+        interrupt_before: frozenset[str],
+        interrupt_after: frozenset[str],
+        debug: bool,
     ) -> Tables:
         graph = self.graph
         nodes = {name: self._node(spec) for name, spec in sorted(graph.nodes.items())}
@@ -450,7 +458,10 @@ class _Assembly:
             untracked=frozenset(n for n, key in self.keys.items() if not key.channel.tracked),
             finishing=tuple(k for k in self.keys.values() if type(k.channel).finish is not Channel.finish),
             check_model=check,
-            persist=persist,
+            persist=checkpointer is not False,
+            remembers=checkpointer is True,
+            recalls=any(node.graph is not None and node.graph.remembers for node in nodes.values()),
+            exposed=any(map(_is_exposed, nodes.values())),
             debug=debug,
         )
 
@@ -486,3 +497,8 @@ class _Assembly:
 
 
 __all__ = ["assemble"]
+
+
+def _is_exposed(node: Node) -> bool:
+    """Whether the node's code can reach containers of the state; of what a factory makes, nothing is known."""
+    return node.shared or node.kind == FACTORY or (node.graph is not None and node.graph.exposed)

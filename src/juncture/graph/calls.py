@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from itertools import count
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar, cast
 
 from juncture.drivers.base import Driver
 from juncture.drivers.context import CURRENT, TaskContext
@@ -17,20 +17,21 @@ from juncture.drivers.run import Part, Shared
 from juncture.drivers.slots import Slots
 from juncture.drivers.sync import SyncDriver
 from juncture.engine.begin import Request
+from juncture.engine.effects import Ending
 from juncture.engine.returns import Reader, Returned
-from juncture.engine.run import Ending
 from juncture.engine.streaming import values_payload
 from juncture.engine.values import admitted
 from juncture.errors import ConfigError, EmptyInputError, InvalidUpdateError, ParentCommand, Pause
 from juncture.graph.config import read_config, read_modes
 from juncture.graph.validate import check_interrupts
-from juncture.persistence.threads import ThreadLog
+from juncture.persistence.threads import Durability, OnBusy, ThreadLog
 from juncture.types import (
     MISSING,
     ROOT,
     START,
     CheckpointRef,
     Command,
+    ContextT,
     Interrupt,
     RunResult,
     Status,
@@ -40,7 +41,29 @@ from juncture.types import (
 
 if TYPE_CHECKING:
     from juncture.drivers.aio import AsyncDriver
-    from juncture.graph.compiled import CompiledGraph, Names
+    from juncture.graph.compiled import CompiledGraph
+
+Names: TypeAlias = Sequence[str] | Literal["*"]
+_C = TypeVar("_C")
+_CHOICES: Final = {"durability": ("sync", "async", "exit"), "on_busy": ("raise", "wait")}
+
+
+class RunOptions(TypedDict, Generic[ContextT], total=False):
+    """What a call of a compiled graph takes besides its input and config."""
+
+    context: ContextT | Mapping[str, Any] | None
+    """What nodes get as ``runtime.context``; a mapping becomes the graph's context_schema. Never stored."""
+    thread_id: str | None
+    """The thread, instead of in the config. Needed with a saver."""
+    interrupt_before: Names | None
+    """Nodes to pause before, instead of those given at compile."""
+    interrupt_after: Names | None
+    """Nodes to pause after, instead of those given at compile."""
+    durability: Durability | None
+    """When a step is durable: ``"sync"`` (the default) before the next one starts; ``"async"`` in order, while the next
+    ones run; ``"exit"`` when the run ends, however it does, and not if its process is killed."""
+    on_busy: OnBusy
+    """While another run has the thread: ``"raise"`` (the default) `ThreadBusyError`, or ``"wait"``."""
 
 
 @dataclass(slots=True)
@@ -77,17 +100,21 @@ def shaper(shape: Shape) -> Callable[[Part], Any]:
 class Call:
     """One call. Making it checks everything that the caller gave."""
 
-    def __init__(  # noqa: PLR0917 - what the public methods take
+    def __init__(
         self,
         graph: CompiledGraph[Any, Any, Any, Any],
         given: Any,
         config: Mapping[str, Any] | None,
-        context: Any,
-        thread_id: str | None,
-        output_keys: str | Sequence[str] | None,
-        interrupt_before: Names | None,
-        interrupt_after: Names | None,
+        *,
+        context: Any = None,
+        thread_id: str | None = None,
+        output_keys: str | Sequence[str] | None = None,
+        interrupt_before: Names | None = None,
+        interrupt_after: Names | None = None,
+        durability: Durability | None = None,
+        on_busy: OnBusy = "raise",
     ) -> None:
+        """Takes what the public methods take (`RunOptions`)."""
         self.graph = graph
         self.options = read_config(config, thread_id, strict=graph.tables.strict)
         self.outer = _outer()
@@ -106,7 +133,7 @@ class Call:
         self.run_id = self.options.run_id or (
             self.outer.program.shared.run_id if self.outer else os.urandom(16).hex()
         )
-        self.log = self._log()
+        self.log = self._log(chosen("durability", durability or graph.durability), chosen("on_busy", on_busy))
         self.before = self._pauses(interrupt_before, graph.tables.interrupt_before)
         self.after = self._pauses(interrupt_after, graph.tables.interrupt_after)
         self.given = given
@@ -157,7 +184,7 @@ class Call:
             )
         return chosen
 
-    def _log(self) -> ThreadLog | None:
+    def _log(self, durability: Durability, on_busy: OnBusy) -> ThreadLog | None:
         """Where this call is saved: by the graph's own saver, or, called inside a node, by the enclosing run's."""
         graph, options = self.graph, self.options
         if not graph.tables.persist:
@@ -175,6 +202,10 @@ class Call:
             graph.codec,
             run_id=self.run_id,
             untracked=graph.tables.untracked,
+            exposed=graph.tables.exposed,
+            durability=durability,
+            on_busy=on_busy,
+            metadata=options.metadata,
         )
 
     def _request(self, shared: Shared, *, streaming: bool) -> Request:
@@ -191,6 +222,7 @@ class Call:
             shared.answers,
             saving=self.log is not None,
             thread_id=self.thread_id,
+            checkpoint_id=self.options.checkpoint_id,
             namespace=self.namespace,
             modes=shared.modes,
             value_keys=self.output_keys if not streaming or restricts else None,
@@ -372,6 +404,17 @@ class Call:
             checkpoint=checkpoint,
             abandoned=len(driver.abandoned),
         )
+
+
+def chosen(name: str, value: _C) -> _C:
+    """The value of an option, which must be one of its choices.
+
+    Raises:
+        ConfigError: It isn't.
+    """
+    if value not in _CHOICES[name]:
+        raise ConfigError(f"{name} is {' or '.join(map(repr, _CHOICES[name]))}, got {value!r}")
+    return value
 
 
 def _status_of(error: BaseException) -> Status:

@@ -14,21 +14,23 @@ from juncture.drivers.loops import Loops
 from juncture.engine.tables import Tables
 from juncture.errors import ConfigError, GraphBuildError
 from juncture.graph.assemble import assemble
-from juncture.graph.calls import Call, Shape, shaper
+from juncture.graph.calls import Call, Names, RunOptions, Shape, chosen, shaper
 from juncture.graph.overall_state import OverAllState, check_input
 from juncture.graph.validate import validate
 from juncture.persistence.codec import Codec
 from juncture.persistence.registry import DEFAULT, Registry
+from juncture.persistence.threads import Durability
 from juncture.types import Command, ContextT, InputT, OutputT, RunResult, StateT, StreamMode
 
 if TYPE_CHECKING:
     from typing import Self
 
+    from typing_extensions import Unpack
+
     from juncture.graph.builder import StateGraph
     from juncture.graph.schema import Schema
     from juncture.savers.base import Saver
 
-Names = Sequence[str] | Literal["*"]
 Version = Literal["v1", "parts"]
 
 
@@ -44,11 +46,13 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         interrupt_after: Names | None = None,
         debug: bool = False,
         name: str | None = None,
+        durability: Durability = "sync",
     ) -> None:
         """See `StateGraph.compile`."""
         validate(builder, interrupt_before, interrupt_after)
         self.builder = builder
         self.name = name or "graph"
+        self.durability: Durability = chosen("durability", durability)
         self.checkpointer, self._owns_saver = _open(checkpointer)
         if (interrupt_before or interrupt_after) and builder.strict and checkpointer is False:
             raise GraphBuildError(
@@ -57,7 +61,7 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         self.tables: Tables = assemble(
             builder,
             self.name,
-            persist=checkpointer is not False,
+            checkpointer=checkpointer,
             interrupt_before=frozenset(interrupt_before or ()) if interrupt_before != "*" else frozenset("*"),
             interrupt_after=frozenset(interrupt_after or ()) if interrupt_after != "*" else frozenset("*"),
             debug=debug,
@@ -91,12 +95,9 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         input: InputT | Command[Any] | Mapping[str, Any] | None,
         config: Mapping[str, Any] | None = None,
         *,
-        context: ContextT | Mapping[str, Any] | None = None,
-        thread_id: str | None = None,
         output_keys: str,
-        interrupt_before: Names | None = None,
-        interrupt_after: Names | None = None,
         stream_mode: None = None,
+        **options: Unpack[RunOptions[ContextT]],
     ) -> Any: ...
     @overload
     def invoke(
@@ -104,12 +105,9 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         input: InputT | Command[Any] | Mapping[str, Any] | None,
         config: Mapping[str, Any] | None = None,
         *,
-        context: ContextT | Mapping[str, Any] | None = None,
-        thread_id: str | None = None,
         output_keys: Sequence[str] | None = None,
-        interrupt_before: Names | None = None,
-        interrupt_after: Names | None = None,
         stream_mode: None = None,
+        **options: Unpack[RunOptions[ContextT]],
     ) -> RunResult: ...
     @overload
     def invoke(
@@ -117,24 +115,18 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         input: InputT | Command[Any] | Mapping[str, Any] | None,
         config: Mapping[str, Any] | None = None,
         *,
-        context: ContextT | Mapping[str, Any] | None = None,
-        thread_id: str | None = None,
         output_keys: str | Sequence[str] | None = None,
-        interrupt_before: Names | None = None,
-        interrupt_after: Names | None = None,
         stream_mode: StreamMode | Sequence[StreamMode],
+        **options: Unpack[RunOptions[ContextT]],
     ) -> list[Any]: ...
     def invoke(
         self,
         input: InputT | Command[Any] | Mapping[str, Any] | None,
         config: Mapping[str, Any] | None = None,
         *,
-        context: ContextT | Mapping[str, Any] | None = None,
-        thread_id: str | None = None,
         output_keys: str | Sequence[str] | None = None,
-        interrupt_before: Names | None = None,
-        interrupt_after: Names | None = None,
         stream_mode: StreamMode | Sequence[StreamMode] | None = None,
+        **options: Unpack[RunOptions[ContextT]],
     ) -> Any:
         """Runs the graph to its end or its next pause.
 
@@ -142,24 +134,24 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
 
         Args:
             input: The input; None to go on with a paused or failed thread; a `Command` to resume one.
-            config: ``{"configurable": {"thread_id": …}, "recursion_limit": n, "max_concurrency": n, …}``.
-            context: What nodes get as ``runtime.context``; a mapping becomes the graph's context_schema. Never stored.
-            thread_id: The thread, instead of in the config. Needed with a saver.
-            output_keys: Restricts the result to these keys.
-            interrupt_before: Nodes to pause before, instead of those given at compile.
-            interrupt_after: Nodes to pause after, instead of those given at compile.
+            config: ``{"configurable": {"thread_id": …}, "recursion_limit": n, "max_concurrency": n, …}``. With a
+                ``checkpoint_id`` under ``configurable``, the thread goes back to that checkpoint first.
+            output_keys: Restricts the result to these keys; of one key alone, its value is returned.
             stream_mode: If given, the list of that mode's items is returned instead of the result.
+            options: `RunOptions`: ``context``, ``thread_id``, ``interrupt_before``, ``interrupt_after``,
+                ``durability``, ``on_busy``.
 
         Returns:
             A `RunResult`: the output keys as a dict, with `status`, `interrupts`, `steps` and more as attributes.
 
         Raises:
             ConfigError: The call can't be made. Nothing was run.
+            ThreadBusyError: Another run has the thread. Nothing was run.
             GraphRecursionError: The limit of supersteps was reached.
             Exception: What a node raised, itself, with a note that says where (see `juncture.failure`). The state is
                 that before the failed step.
         """
-        call = Call(self, input, config, context, thread_id, output_keys, interrupt_before, interrupt_after)
+        call = Call(self, input, config, output_keys=output_keys, **options)
         if stream_mode is not None:
             return list(self._stream(call, Shape(stream_mode, subgraphs=False, version="v1")))
         relayed = call.relayed
@@ -180,12 +172,9 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         input: InputT | Command[Any] | Mapping[str, Any] | None,
         config: Mapping[str, Any] | None = None,
         *,
-        context: ContextT | Mapping[str, Any] | None = None,
-        thread_id: str | None = None,
         output_keys: str,
-        interrupt_before: Names | None = None,
-        interrupt_after: Names | None = None,
         stream_mode: None = None,
+        **options: Unpack[RunOptions[ContextT]],
     ) -> Any: ...
     @overload
     async def ainvoke(
@@ -193,12 +182,9 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         input: InputT | Command[Any] | Mapping[str, Any] | None,
         config: Mapping[str, Any] | None = None,
         *,
-        context: ContextT | Mapping[str, Any] | None = None,
-        thread_id: str | None = None,
         output_keys: Sequence[str] | None = None,
-        interrupt_before: Names | None = None,
-        interrupt_after: Names | None = None,
         stream_mode: None = None,
+        **options: Unpack[RunOptions[ContextT]],
     ) -> RunResult: ...
     @overload
     async def ainvoke(
@@ -206,30 +192,24 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         input: InputT | Command[Any] | Mapping[str, Any] | None,
         config: Mapping[str, Any] | None = None,
         *,
-        context: ContextT | Mapping[str, Any] | None = None,
-        thread_id: str | None = None,
         output_keys: str | Sequence[str] | None = None,
-        interrupt_before: Names | None = None,
-        interrupt_after: Names | None = None,
         stream_mode: StreamMode | Sequence[StreamMode],
+        **options: Unpack[RunOptions[ContextT]],
     ) -> list[Any]: ...
     async def ainvoke(
         self,
         input: InputT | Command[Any] | Mapping[str, Any] | None,
         config: Mapping[str, Any] | None = None,
         *,
-        context: ContextT | Mapping[str, Any] | None = None,
-        thread_id: str | None = None,
         output_keys: str | Sequence[str] | None = None,
-        interrupt_before: Names | None = None,
-        interrupt_after: Names | None = None,
         stream_mode: StreamMode | Sequence[StreamMode] | None = None,
+        **options: Unpack[RunOptions[ContextT]],
     ) -> Any:
         """Runs the graph without blocking the event loop; otherwise as `invoke`.
 
         Cancelling it cancels everything under it; what was committed and saved stays.
         """
-        call = Call(self, input, config, context, thread_id, output_keys, interrupt_before, interrupt_after)
+        call = Call(self, input, config, output_keys=output_keys, **options)
         if stream_mode is not None:
             shape = Shape(stream_mode, subgraphs=False, version="v1")
             return [item async for item in self._astream(call, shape)]
@@ -255,27 +235,27 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         stream_mode: StreamMode | Sequence[StreamMode] = "updates",
         subgraphs: bool = False,
         version: Version = "v1",
-        context: ContextT | Mapping[str, Any] | None = None,
-        thread_id: str | None = None,
         output_keys: str | Sequence[str] | None = None,
-        interrupt_before: Names | None = None,
-        interrupt_after: Names | None = None,
+        **options: Unpack[RunOptions[ContextT]],
     ) -> Generator[Any, None, None]:
         """Runs the graph and gives what happens as it happens.
 
         Args:
+            input: As for `invoke`, like everything that isn't named here.
+            config: As for `invoke`.
             stream_mode: A mode, or a list of modes.
             subgraphs: Give what happens in nested graphs as well.
             version: ``"v1"``: LangGraph's shapes: the data; with a list of modes ``(mode, data)``; with `subgraphs`
                 the namespace in front. ``"parts"``: `StreamPart` objects.
-            input: As for `invoke`, like everything else.
+            output_keys: Restricts ``values`` and ``updates`` to these keys.
+            options: As for `invoke`.
 
         Closing the iterator early stops the run; a thread's committed steps stay.
 
         Raises:
             Exception: As `invoke`, from the iteration.
         """
-        call = Call(self, input, config, context, thread_id, output_keys, interrupt_before, interrupt_after)
+        call = Call(self, input, config, output_keys=output_keys, **options)
         return self._stream(call, Shape(stream_mode, subgraphs=subgraphs, version=version))
 
     async def astream(
@@ -286,14 +266,11 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         stream_mode: StreamMode | Sequence[StreamMode] = "updates",
         subgraphs: bool = False,
         version: Version = "v1",
-        context: ContextT | Mapping[str, Any] | None = None,
-        thread_id: str | None = None,
         output_keys: str | Sequence[str] | None = None,
-        interrupt_before: Names | None = None,
-        interrupt_after: Names | None = None,
+        **options: Unpack[RunOptions[ContextT]],
     ) -> AsyncGenerator[Any, None]:
         """Runs the graph and gives what happens as it happens, without blocking the event loop; as `stream`."""
-        call = Call(self, input, config, context, thread_id, output_keys, interrupt_before, interrupt_after)
+        call = Call(self, input, config, output_keys=output_keys, **options)
         async with aclosing(
             self._astream(call, Shape(stream_mode, subgraphs=subgraphs, version=version))
         ) as items:

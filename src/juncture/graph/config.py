@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final, cast
 
@@ -38,6 +38,12 @@ class CallOptions:
     limit: int = DEFAULT_LIMIT
     max_concurrency: int | None = None
     run_id: str | None = None
+    checkpoint_id: str | None = None
+    """The checkpoint to go on from, or to look at, instead of the newest."""
+    checkpoint_ns: str = ""
+    """Which nested graph's, as text."""
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What is kept with checkpoints."""
 
 
 def read_config(
@@ -71,10 +77,6 @@ def read_config(
     elif not isinstance(configurable, Mapping):
         raise ConfigError(f"config['configurable'] is a mapping, got {type(configurable).__name__}")
     named = cast("Mapping[str, Any]", configurable)
-    if named.get("checkpoint_id") is not None:
-        raise ConfigError(
-            "config['configurable']['checkpoint_id']: running from an older checkpoint isn't supported yet"
-        )
     given = named.get("thread_id")
     if thread_id is not None and given is not None and _thread(given) != _thread(thread_id):
         raise ConfigError(
@@ -91,7 +93,27 @@ def read_config(
         _count("recursion_limit", config.get("recursion_limit", limit)),
         None if width is None else _count("max_concurrency", width),
         None if run_id is None else _run_id(run_id),
+        _name("checkpoint_id", named.get("checkpoint_id")),
+        _name("checkpoint_ns", named.get("checkpoint_ns")) or "",
+        _scalars(config.get("metadata")),
     )
+
+
+def _name(entry: str, value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise ConfigError(f"config['configurable']['{entry}'] is a string, got {value!r}")
+    return value or None
+
+
+def _scalars(metadata: Any) -> Mapping[str, Any]:
+    """What of the metadata is kept with checkpoints: what can be shown and compared."""
+    if not metadata:
+        return _EMPTY
+    return {
+        name: value
+        for name, value in metadata.items()
+        if type(name) is str and (value is None or type(value) in (str, int, float, bool))
+    }
 
 
 def _thread(thread_id: Any) -> str:

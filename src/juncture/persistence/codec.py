@@ -51,7 +51,9 @@ from __future__ import annotations
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 import sys
 from _thread import get_ident
-from typing import Any
+from collections.abc import Callable
+from enum import EnumMeta
+from typing import Any, TypeAlias
 
 import ormsgpack
 from ormsgpack import Ext, Fragment, packb, unpackb
@@ -78,6 +80,9 @@ DEEPEST_OTHER = 100
 _TOO_DEEP = f"lists and dicts nested more than {DEEPEST_PLAIN} deep"
 _NO_STACK = "nested too deep for what is left of Python's stack"
 
+Objects: TypeAlias = dict[int, tuple[Any, bytes]]
+"""Objects that user code can change in place, with their bytes, by identity; an id is its own while its object lives."""
+
 
 class Codec:
     """Turns values into bytes and back, with the classes of one registry. Shared by any number of runs at once.
@@ -92,6 +97,8 @@ class Codec:
         self._left: dict[int, BaseException] = {}
         # What was tagged since something odd was met in an encoding, by worker and identity: see `_Level.pack`.
         self.kept: dict[int, dict[int, tuple[Any, Ext]]] = {}
+        # Where the objects that are met are noted, by worker: see `pack_noting`.
+        self._noted: dict[int, Objects] = {}
         self._top = _Level(self, 0)
 
     def encode(self, value: Any, where: str = "value") -> bytes:
@@ -142,11 +149,15 @@ class Codec:
         """
         entry = self.registry.for_writing(type(value))
         if entry is not None:
-            return Ext(tags.OBJECT, pack([entry.name, self.taken(entry, value)]))
-        tagged = self._late(value)
-        if tagged is None:
-            raise SerializationError(_refusal(value))
-        return Ext(tagged[0], tagged[1](value, pack))
+            tag, payload = tags.OBJECT, pack([entry.name, self.taken(entry, value)])
+        else:
+            tagged = self._late(value)
+            if tagged is None:
+                raise SerializationError(_refusal(value))
+            tag, payload = tagged[0], tagged[1](value, pack)
+        if self._noted and _is_mutable(tag, type(value)):
+            self._note(value, payload)
+        return Ext(tag, payload)
 
     def taken(self, entry: Registered, value: Any) -> Any:
         """The parts of an object of a registered class."""
@@ -169,6 +180,73 @@ class Codec:
                 return (tags.NUMPY_SCALAR, tags.numpy_scalar)
         return None
 
+    # ── objects, which may have been changed in place; for `deltas` ──────────────────────────────────────────
+
+    def pack_noting(self, value: Any) -> tuple[bytes, Objects]:
+        """As `pack`, with the objects in it."""
+        noted = self._noted[get_ident()] = {}
+        try:
+            return self.pack(value), noted
+        finally:
+            self._noted.pop(get_ident(), None)
+
+    def unpack_noting(self, stored: bytes) -> tuple[Any, Objects]:
+        """As `unpack`, with the objects in it."""
+        noted = self._noted[get_ident()] = {}
+        try:
+            return self.unpack(stored), noted
+        finally:
+            self._noted.pop(get_ident(), None)
+
+    def _note(self, value: Any, payload: bytes) -> None:
+        noted = self._noted.get(get_ident())
+        if noted is not None:
+            noted[id(value)] = (value, payload)
+
+    def is_object(self, cls: type) -> bool:
+        """Whether values of a class are what `pack_noting` notes, if they can be stored at all."""
+        if isinstance(cls, EnumMeta):
+            return False
+        return self.registry.for_writing(cls) is not None or cls.__name__ == "ndarray"
+
+    def object_bytes(self, value: Any) -> bytes:
+        """The bytes of one object, as they are noted.
+
+        Raises:
+            SerializationError: It can't be stored.
+        """
+        _, noted = self.pack_noting(value)
+        return noted[id(value)][1]
+
+    def object_parts(self, value: Any) -> Any:
+        """What the shape of an object's class takes of it; None where it has no shape."""
+        entry = self.registry.for_writing(type(value))
+        return None if entry is None else self.taken(entry, value)
+
+    def keeps_name(self, value: Any, payload: bytes) -> bool:
+        """Whether the bytes of an object were written under the name that its class has now."""
+        entry = self.registry.for_writing(type(value))
+        return entry is not None and payload.startswith(b"\x92" + packb(entry.name))
+
+    def rebuilt(self, payload: bytes, change: Callable[[Any, Objects], Any]) -> tuple[Any, bytes]:
+        """The object of changed parts, and its bytes.
+
+        Args:
+            payload: The bytes of the object that it was, by whatever name its class had then.
+            change: Makes the new parts of the old ones; gets the objects in them as well.
+
+        Raises:
+            SerializationError: The bytes aren't an object's, or its class doesn't take the parts.
+        """
+        stored, objects = self.unpack_noting(payload)
+        match stored:
+            case [str(name), parts]:
+                parts = change(parts, objects)
+                changed = self.pack([name, parts])
+                return self._object(changed), changed
+            case _:
+                raise SerializationError("a change of an object is of something else")
+
     def unpack(self, stored: bytes) -> Any:
         """As `decode`, without saying where."""
         try:
@@ -180,18 +258,24 @@ class Codec:
     def value_of(self, tag: int, payload: bytes) -> Any:
         """The value of tagged bytes."""
         if tag == tags.OBJECT:
-            return self._object(payload)
+            value = self._object(payload)
+            if self._noted and not isinstance(type(value), EnumMeta):
+                self._note(value, payload)
+            return value
         decoder = tags.DECODERS.get(tag)
         if decoder is None:
             raise SerializationError(
                 f"a value of kind {tag}, which this version of Juncture doesn't know; update it"
             )
         try:
-            return decoder(payload, self.unpack)
+            value = decoder(payload, self.unpack)
         except (SerializationError, RecursionError):
             raise
         except Exception as error:
             raise SerializationError(f"the stored value of kind {tag} can't be rebuilt: {error}") from error
+        if tag == tags.ARRAY and self._noted:
+            self._note(value, payload)
+        return value
 
     def _object(self, payload: bytes) -> Any:
         match self.unpack(payload):
@@ -205,6 +289,9 @@ class Codec:
                 f"an object of class {name}, which isn't registered here; it was not imported. Name the class in the "
                 "graph's schema, or call juncture.register_type before reading"
             )
+        return self._made(entry, name, parts)
+
+    def _made(self, entry: Registered, name: str, parts: Any) -> Any:
         try:
             return entry.shape.make(parts)
         except RecursionError:
@@ -352,6 +439,10 @@ class _Level:
         if tagged is not None:
             return Ext(tagged[0], tagged[1](value, pack))
         return self._codec.extension(value, pack)
+
+
+def _is_mutable(tag: int, cls: type) -> bool:
+    return (tag == tags.OBJECT and not isinstance(cls, EnumMeta)) or tag == tags.ARRAY
 
 
 _SIMPLE = frozenset((type(None), bool, int, float, bytes))

@@ -27,18 +27,27 @@ A checkpoint stands in a saver as columns, a header, and parts (`juncture.savers
     deferred  [node, …]                   triggered, and waiting for the end
     touched   [key, …]                    see `State`
     paused_after  [node, …]               see `State`
+    ran       [node, …]                   see `State`
+    branch    text                        see `State`
+    memory    {node: checkpoint id}       see `State`
+    owner     task id                     see `State`
+    metadata  {name: value}               what the caller of the run gave; to be listed and filtered
+    size      int                         the bytes of the body as one whole part, when that was last known
 
-*The body* is what the parts amount to: ``[1, values]`` or ``[1, values, more]``, where ``values`` is a dict by state
-key, and ``more`` a dict with those of these entries that aren't empty:
+*The body* is what the parts amount to. A part is *whole*, ``[1, values]`` or ``[1, values, more]``, or a *change* to what
+the parts before it amount to, ``[1, [change, change, change]]`` or ``[1, [change, change, change], more]``. The first
+part that a checkpoint builds on is whole; if it builds on none, its own is.
+
+``values`` is a dict by state key. ``more`` is a dict with those of these entries that aren't empty:
 
     cells     {key: stored}                       of channels that store something else than they show
+    written   [tuple of key and write, …]         see `State`
     sends     [argument, …]                       one for each of the header's
-    written   [[key, write], …]                   see `State`
     carried   [[task, kind, name, content], …]    see `State`; records
 
-In version 1 a body is whole and is the one part of its checkpoint, with the checkpoint's id as its own. A later
-version may store a body as changes to parts of earlier checkpoints: a part then says what it is by its first element,
-which is its version.
+The three changes are those of ``values``, of ``cells`` and of ``written``, each nil or a change as `juncture.persistence.deltas`
+defines it; where there was nothing, an empty dict or list is what changed. ``sends`` and ``carried`` are never inherited: those
+of a checkpoint are in its own part.
 
 *A record's content* is the value ``[1, content]``; what the content is, `TaskRecord` says by kind.
 
@@ -60,18 +69,20 @@ from __future__ import annotations
 
 # Values of any type and containers of anything are what this file is about: there is no type to be known.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
-from collections.abc import Collection, Iterable
-from typing import Any, cast
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn, cast
 
 from juncture.engine.state import RecordKind, Saved, State, TaskRecord
 from juncture.errors import SerializationError
 from juncture.persistence import places
-from juncture.persistence.codec import Codec
+from juncture.persistence.codec import Codec, Objects
+from juncture.persistence.deltas import applied
 from juncture.savers.base import LoadedCheckpoint, StoredRecord
 from juncture.types import Send
 
 VERSION = 1
 _NOTHING: Collection[str] = frozenset()
+_NO_METADATA: Mapping[str, Any] = {}
 
 
 # ── namespaces ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -94,7 +105,9 @@ def namespace_levels(text: str) -> tuple[str, ...]:
 # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def header_bytes(codec: Codec, state: State) -> bytes:
+def header_bytes(  # noqa: C901 - an entry each; a loop over all of them costs more than the encoding, in every save
+    codec: Codec, state: State, metadata: Mapping[str, Any] = _NO_METADATA, size: int = 0
+) -> bytes:
     """What a listing shows of a state.
 
     Raises:
@@ -113,43 +126,68 @@ def header_bytes(codec: Codec, state: State) -> bytes:
         header["touched"] = list(state.touched)
     if state.paused_after:
         header["paused_after"] = list(state.paused_after)
+    if state.ran:
+        header["ran"] = list(state.ran)
+    if state.branch:
+        header["branch"] = state.branch
+    if state.memory:
+        header["memory"] = state.memory
+    if state.owner:
+        header["owner"] = state.owner
+    if metadata:
+        header["metadata"] = dict(metadata)
+    if size:
+        header["size"] = size
     return codec.encode(header, "the names in the checkpoint")
 
 
-def body_bytes(codec: Codec, state: State, untracked: Collection[str] = _NOTHING) -> bytes:
-    """The values of a state, whole.
-
-    Args:
-        codec: Knows the classes of the graph's schemas.
-        state: Isn't changed, and isn't referred to afterwards.
-        untracked: Keys that are left out.
-
-    Raises:
-        SerializationError: A value can't be stored exactly. Says which, with the key as its attribute.
-    """
-    values = _tracked(state.values, untracked)
+def more_of(state: State, untracked: Collection[str] = _NOTHING) -> dict[str, Any]:
+    """What of a body is never inherited."""
     more: dict[str, Any] = {}
-    if state.cells:
-        more["cells"] = _tracked(state.cells, untracked)
     if state.sends:
         more["sends"] = [send.arg for send in state.sends]
-    if state.written:
-        more["written"] = [[key, value] for key, value in state.written if key not in untracked]
     if state.carried:
         more["carried"] = [[r.task_id, r.kind, r.name, _content(r, untracked)] for r in state.carried]
-    try:
-        return codec.pack([VERSION, values, more] if more else [VERSION, values])
-    except SerializationError as error:
-        _try_each(codec, [*values.items(), *more.get("cells", {}).items()])
-        for send in state.sends:
-            codec.encode(send.arg, f"the argument of the Send to {send.node!r}")
-        _try_each(codec, more.get("written", ()), "written to ")
-        for record in state.carried:
-            record_bytes(codec, record, untracked)
-        raise SerializationError(f"state: {error}") from error  # all of it together: how deep it is
+    return more
 
 
-def _tracked(values: dict[str, Any], untracked: Collection[str]) -> dict[str, Any]:
+def kept_of(
+    state: State, untracked: Collection[str] = _NOTHING
+) -> tuple[dict[str, Any], dict[str, Any], list[Any]]:
+    """What of a body the next one may build on: values, cells, and writes."""
+    written: list[Any] = list(
+        state.written
+    )  # the same pairs in every save, which is how they are known again
+    if untracked and written:
+        written = [pair for pair in written if pair[0] not in untracked]
+    return tracked(state.values, untracked), tracked(state.cells, untracked), written
+
+
+def body_of(kept: tuple[dict[str, Any], dict[str, Any], list[Any]], more: dict[str, Any]) -> list[Any]:
+    """A whole part, as a value."""
+    values, cells, written = kept
+    rest = {**({"cells": cells} if cells else {}), **({"written": written} if written else {}), **more}
+    return [VERSION, values, rest] if rest else [VERSION, values]
+
+
+def refuse(codec: Codec, state: State, untracked: Collection[str], error: SerializationError) -> NoReturn:
+    """Raises the error of what in a state can't be stored, saying where it stands, with the key as its attribute.
+
+    Raises:
+        SerializationError: Always.
+    """
+    values, cells, written = kept_of(state, untracked)
+    _try_each(codec, [*values.items(), *cells.items()])
+    for send in state.sends:
+        codec.encode(send.arg, f"the argument of the Send to {send.node!r}")
+    _try_each(codec, written, "written to ")
+    for record in state.carried:
+        record_bytes(codec, record, untracked)
+    raise SerializationError(f"state: {error}") from error  # all of it together: how deep it is
+
+
+def tracked(values: dict[str, Any], untracked: Collection[str]) -> dict[str, Any]:
+    """The values of the keys that are saved."""
     return {key: value for key, value in values.items() if key not in untracked} if untracked else values
 
 
@@ -199,6 +237,17 @@ def _record_name(record: TaskRecord | StoredRecord) -> str:
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+class Body(NamedTuple):
+    """What the parts of a checkpoint amount to."""
+
+    values: dict[str, Any]
+    cells: dict[str, Any]
+    written: list[Any]
+    more: dict[str, Any]
+    objects: Objects
+    """The objects in it that can be changed in place, with their bytes; in what was replaced as well."""
+
+
 def saved_checkpoint(codec: Codec, loaded: LoadedCheckpoint) -> Saved:
     """A checkpoint, whole, as the engine takes it.
 
@@ -206,43 +255,66 @@ def saved_checkpoint(codec: Codec, loaded: LoadedCheckpoint) -> Saved:
         SerializationError: Something in it can't be read: its version is newer, it isn't a checkpoint, or a value's
             class isn't registered or can't be rebuilt. Says where.
     """
+    header = read_header(codec, loaded.checkpoint.header)
+    return saved_of(codec, loaded, header, body_of_parts(codec, [part.payload for part in loaded.parts]))
+
+
+def saved_of(codec: Codec, loaded: LoadedCheckpoint, header: dict[str, Any], body: Body) -> Saved:
+    """A checkpoint whose header and body were read."""
     stored = loaded.checkpoint
     return Saved(
         checkpoint_id=stored.checkpoint_id,
         parent_id=stored.parent_id,
-        state=_state(codec, stored.step, stored.header, [part.payload for part in loaded.parts]),
-        records=[_record(codec, record) for record in loaded.records],
+        state=_state(stored.step, header, body),
+        records=[read_record(codec, record) for record in loaded.records],
         source=stored.source,
         run_id=stored.run_id,
         created_at=stored.created_at,
+        head_id=loaded.head_id,
+        head_seq=loaded.head_seq,
+        metadata=header.get("metadata", {}),
     )
 
 
-def _state(codec: Codec, step: int, header_stored: bytes, payloads: list[bytes]) -> State:
-    header = _header(codec, header_stored)
-    values, more = _body(codec, payloads)
+def _state(step: int, header: dict[str, Any], body: Body) -> State:
+    more = body.more
     targets, arguments = header.get("sends", []), more.get("sends", [])
     if len(targets) != len(arguments):
         raise SerializationError(
             f"the checkpoint names {len(targets)} sends, but has {len(arguments)} arguments"
         )
     each = zip(targets, arguments, strict=True)
+    state = bare_state(step, header)
+    state.values, state.cells = body.values, body.cells
+    state.sends = tuple([Send(node, argument, timeout=timeout) for (node, timeout), argument in each])
+    state.written = tuple([(key, value) for key, value in body.written])
+    state.carried = tuple([TaskRecord(*fields) for fields in more.get("carried", ())])
+    return state
+
+
+def bare_state(step: int, header: dict[str, Any]) -> State:
+    """What the header says of a state: everything but values."""
     return State(
         step=step,
-        values=values,
-        cells=more.get("cells", {}),
         due=tuple(header.get("due", ())),
-        sends=tuple([Send(node, argument, timeout=timeout) for (node, timeout), argument in each]),
+        sends=tuple([Send(node, None, timeout=timeout) for node, timeout in header.get("sends", ())]),
         joins={join: tuple(arrived) for join, arrived in header.get("joins", {}).items()},
         deferred=tuple(header.get("deferred", ())),
-        written=tuple([(key, value) for key, value in more.get("written", ())]),
         touched=tuple(header.get("touched", ())),
         paused_after=tuple(header.get("paused_after", ())),
-        carried=tuple([TaskRecord(*fields) for fields in more.get("carried", ())]),
+        ran=tuple(header.get("ran", ())),
+        branch=header.get("branch", ""),
+        memory=header.get("memory", {}),
+        owner=header.get("owner", ""),
     )
 
 
-def _header(codec: Codec, stored: bytes) -> dict[str, Any]:
+def read_header(codec: Codec, stored: bytes) -> dict[str, Any]:
+    """The entries of a header.
+
+    Raises:
+        SerializationError: It can't be read, or is of a newer version.
+    """
     match codec.decode(stored, "the checkpoint's header"):
         case {"v": int(version), **entries}:
             _check_version(version)
@@ -251,14 +323,29 @@ def _header(codec: Codec, stored: bytes) -> dict[str, Any]:
             raise SerializationError("the checkpoint's header isn't one: it says no version")
 
 
-def _body(codec: Codec, payloads: list[bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
-    payload = payloads[0] if len(payloads) == 1 else None
-    if payload is None:
-        raise SerializationError(
-            f"version {VERSION} keeps a checkpoint's values in one part; this one has {len(payloads)}"
-        )
+def body_of_parts(codec: Codec, payloads: Sequence[bytes]) -> Body:
+    """What parts amount to, in their order.
+
+    Raises:
+        SerializationError: There are none, the first isn't whole, or one can't be read.
+    """
+    if not payloads:
+        raise SerializationError("the parts that the checkpoint builds on aren't there")
+    body: Body | None = None
+    for payload in payloads:
+        body = next_body(codec, body, payload)
+    assert body is not None
+    return body
+
+
+def next_body(codec: Codec, before: Body | None, payload: bytes) -> Body:
+    """What a part makes of what the parts before it amount to, which is given up.
+
+    Raises:
+        SerializationError: It can't be read, or doesn't fit.
+    """
     try:
-        body = codec.unpack(payload)
+        body, objects = codec.unpack_noting(payload)
     except SerializationError as error:
         told = _by_key(codec, payload, error)
         raise told from told.__cause__
@@ -266,9 +353,21 @@ def _body(codec: Codec, payloads: list[bytes]) -> tuple[dict[str, Any], dict[str
         case [int(version), *_] if version != VERSION:
             _check_version(version)
         case [int(), dict(values)]:
-            return values, {}
+            return Body(values, {}, [], {}, objects)
         case [int(), dict(values), dict(more)]:
-            return values, more
+            return Body(values, more.pop("cells", {}), more.pop("written", []), more, objects)
+        case [int(), [_, _, _] as changes, *rest] if before is not None and len(rest) <= 1:
+            known = before.objects
+            known.update(objects)
+            kept: list[Any] = [
+                old if change is None else applied(codec, old, change, known)
+                for old, change in zip((before.values, before.cells, before.written), changes, strict=True)
+            ]
+            return Body(*cast("tuple[Any, Any, Any]", tuple(kept)), rest[0] if rest else {}, known)
+        case [int(), [_, _, _], *_]:
+            raise SerializationError(
+                "the first of the checkpoint's parts is a change to others that aren't there"
+            )
         case _:
             pass
     raise SerializationError("the checkpoint's values aren't what their version says they are")
@@ -283,6 +382,9 @@ def _by_key(codec: Codec, payload: bytes, error: SerializationError) -> Serializ
             told.key = key
         case [2, str(name), *inside]:
             told = found._replace(steps=inside).told(f"the checkpoint's {name}")
+        case [1, 0 | 1, int(place), *inside] if key := places.item_of(payload, [*found.steps[:2], place - 1]):
+            told = found._replace(steps=[key, *inside]).told("state")
+            told.key = key
         case [5, int(), 3, *inside]:
             told = found._replace(steps=inside).told("what is saved about a task")
         case _:
@@ -290,7 +392,12 @@ def _by_key(codec: Codec, payload: bytes, error: SerializationError) -> Serializ
     return told
 
 
-def _record(codec: Codec, stored: StoredRecord) -> TaskRecord:
+def read_record(codec: Codec, stored: StoredRecord) -> TaskRecord:
+    """A record as the engine takes it.
+
+    Raises:
+        SerializationError: It can't be read, or is of a newer version.
+    """
     match codec.decode(stored.content, _record_name(stored)):
         case [int(version), content] if version == VERSION:
             return TaskRecord(stored.task_id, cast("RecordKind", stored.kind), stored.name, content)

@@ -114,6 +114,16 @@ def of_reading(codec: Codec, stored: bytes, error: SerializationError) -> Found:
         steps.append(step)
 
 
+def item_of(stored: bytes, steps: Iterable[int]) -> str | None:
+    """The text that stands at a place in stored lists; None if none does."""
+    part: Any = unpackb(stored, ext_hook=_Tagged)
+    for step in steps:
+        if not isinstance(part, list) or not 0 <= step < len(part):
+            return None
+        part = part[step]
+    return part if isinstance(part, str) else None
+
+
 def _first(
     tried: Iterable[tuple[Any, Any, SerializationError | None]],
 ) -> tuple[Any, Any, SerializationError] | None:

@@ -1,33 +1,63 @@
 """What a driver does to load and save, for one run on one thread.
 
 `ThreadLog` stands between the engine, which speaks of `State` and `TaskRecord`, and a saver, which keeps bytes. It
-encodes, makes ids, and remembers for every namespace which checkpoint is the head and which one the run goes on from.
+encodes, makes ids, holds the thread's lease, and remembers for every namespace which checkpoint is the head and which
+one the run goes on from.
 
-Everything that may change afterwards is turned into bytes before a call returns or first awaits. The sync and the
-async methods differ only in how the saver is called. A `ThreadLog` belongs to one run and is used from one worker, or
-from one event loop, where calls for different namespaces may overlap.
+Everything that may change afterwards is turned into bytes before a call returns or first awaits. Each operation is
+written once, as a program (`asking`); the sync and the async methods only run it. A `ThreadLog` belongs to one run and
+is used from one worker, or from one event loop, where calls for different namespaces may overlap.
+
+When something is durable
+-------------------------
+``sync``   when `save` returns: before the next step starts.
+``async``  some time later, in the order of saving, and when `finish` returns; the next step overlaps the save. After
+           a failure nothing more is saved, and the next call raises it.
+``exit``   when `finish` returns: the newest state of each namespace that is still needed, and nothing between.
 """
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final, Literal, TypeAlias
 
 from juncture.engine.state import Saved, State, TaskRecord
-from juncture.errors import CheckpointNotFoundError, JunctureError
+from juncture.errors import (
+    CheckpointNotFoundError,
+    JunctureError,
+    SaverError,
+    SerializationError,
+    ThreadBusyError,
+)
+from juncture.persistence import leases, recent
+from juncture.persistence.asking import Ask, Asking, R, aperformed, performed
+from juncture.persistence.background import Background
 from juncture.persistence.checkpoint_ids import CheckpointIds
 from juncture.persistence.codec import Codec
 from juncture.persistence.format import (
-    body_bytes,
+    Body,
+    body_of_parts,
     header_bytes,
     namespace_text,
+    read_header,
     record_bytes,
-    saved_checkpoint,
+    saved_of,
 )
-from juncture.savers.base import LoadedCheckpoint, Saver, StoredCheckpoint, StoredRecord
+from juncture.persistence.holders import is_dead, this_holder
+from juncture.persistence.track import Track
+from juncture.savers.base import Lease, LoadedCheckpoint, Saver, StoredCheckpoint, StoredRecord, lease_lost
 
-Namespace = tuple[str, ...]
+Namespace: TypeAlias = tuple[str, ...]
+Durability: TypeAlias = Literal["sync", "async", "exit"]
+OnBusy: TypeAlias = Literal["raise", "wait"]
+
+WAITING: Final = 0.05
+"""Seconds between two looks at a thread that somebody else runs."""
 
 
 @dataclass(slots=True)
@@ -36,12 +66,38 @@ class _Point:
 
     namespace: str
     """As text."""
+    track: Track
+    """What was saved last."""
     head: str | None = None
     """The newest checkpoint as far as this run knows: what its next put follows."""
     seq: int = 0
     """The place of that checkpoint."""
     base: str | None = None
     """The checkpoint that the run's state comes from: the parent of the next. An older one after going back."""
+    held: _HeldBack | None = None
+    """With ``exit``: what isn't saved yet."""
+
+
+@dataclass(slots=True)
+class _HeldBack:
+    """What a run with ``exit`` has to save in one namespace when it ends."""
+
+    state: State | None = None
+    checkpoint_id: str = ""
+    source: str = ""
+    records: list[TaskRecord] = field(default_factory=list[TaskRecord])
+
+
+class _Pause:
+    """Waiting, for both kinds of code."""
+
+    sleep = staticmethod(time.sleep)
+
+    @staticmethod
+    async def asleep(seconds: float) -> None:
+        import asyncio  # a program without async code never pays for it
+
+        await asyncio.sleep(seconds)
 
 
 class ThreadLog:
@@ -53,10 +109,15 @@ class ThreadLog:
         codec: Knows the classes of the graph's schemas, and of those of its nested graphs.
         run_id: The run that is noted in what it saves.
         untracked: Keys that are never saved, in any namespace.
+        exposed: Some node gets the state itself instead of copies.
+        durability: When what is saved is durable; see the module.
+        on_busy: What to do while another run has the thread.
+        metadata: Kept with every checkpoint that the run makes.
         clock: Nanoseconds since the epoch.
 
     Every error of the saver and of encoding is raised as it is, with a note that names the checkpoint and the thread;
-    it must end the run. What was saved before stays, and nothing of the failed call counts as saved.
+    it must end the run. What was saved before stays, and nothing of the failed call counts as saved. Whoever made a
+    log ends it with `finish`, however the run ended.
     """
 
     def __init__(
@@ -67,67 +128,50 @@ class ThreadLog:
         *,
         run_id: str = "",
         untracked: Collection[str] = frozenset(),
+        exposed: bool = False,
+        durability: Durability = "sync",
+        on_busy: OnBusy = "raise",
+        metadata: Mapping[str, Any] | None = None,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self.thread_id = thread_id
+        self.blocking = saver.blocking
+        """Whether saving may wait for a disk or a network."""
         self._saver = saver
         self._codec = codec
         self._run_id = run_id
         self._untracked = untracked
+        self._exposed = exposed
+        self._durability = durability
+        self._on_busy = on_busy
+        self._metadata = metadata or {}
         self._clock = clock
         self._ids = CheckpointIds()
         self._points: dict[Namespace, _Point] = {}
+        self._held: leases.Held | None = None
+        self._background = Background() if durability == "async" and saver.blocking else None
+        self._broken = False
+        """Something wasn't saved: what is known of the thread may not be what it holds."""
+        self._ended = False
 
-    @property
-    def blocking(self) -> bool:
-        """Whether saving may wait for a disk or a network."""
-        return self._saver.blocking
-
-    # ── load ─────────────────────────────────────────────────────────────────────────────────────────────────
+    # ---- both kinds of code
 
     def load(self, namespace: Namespace = (), checkpoint_id: str | None = None) -> Saved | None:
-        """The newest checkpoint of a namespace, or the given one; the run goes on from it.
+        """The newest checkpoint of a namespace, or the given one; the run goes on from it, and has the thread.
 
         Returns:
             None if the namespace has no checkpoint.
 
         Raises:
+            ThreadBusyError: Another run has the thread.
             CheckpointNotFoundError: It has none of that id.
             SerializationError: It can't be read.
         """
-        try:
-            found = self._saver.load(self.thread_id, namespace_text(namespace), checkpoint_id)
-            return self._arrive(namespace, checkpoint_id, found)
-        except Exception as error:
-            self._note(error, "loading", namespace, checkpoint_id)
-            raise
+        return performed(self._load(namespace, checkpoint_id))
 
     async def aload(self, namespace: Namespace = (), checkpoint_id: str | None = None) -> Saved | None:
         """As `load`."""
-        try:
-            found = await self._saver.aload(self.thread_id, namespace_text(namespace), checkpoint_id)
-            return self._arrive(namespace, checkpoint_id, found)
-        except Exception as error:
-            self._note(error, "loading", namespace, checkpoint_id)
-            raise
-
-    def _arrive(
-        self, namespace: Namespace, asked: str | None, found: LoadedCheckpoint | None
-    ) -> Saved | None:
-        if found is None:
-            if asked is not None:
-                raise CheckpointNotFoundError(
-                    f"thread {self.thread_id!r} has no checkpoint {asked!r}. Its history lists those it has."
-                )
-            self._points[namespace] = _Point(namespace_text(namespace))
-            return None
-        saved = saved_checkpoint(self._codec, found)
-        self._points[namespace] = _Point(
-            found.checkpoint.namespace, found.head_id, found.head_seq, saved.checkpoint_id
-        )
-        return saved
-
-    # ── save ─────────────────────────────────────────────────────────────────────────────────────────────────
+        return await self._awaited(self._load(namespace, checkpoint_id))
 
     def save(
         self, namespace: Namespace, state: State, source: str = "loop", records: Sequence[TaskRecord] = ()
@@ -146,63 +190,16 @@ class ThreadLog:
 
         Raises:
             HeadMovedError: Another run wrote to the thread. Nothing was saved.
+            LeaseLostError: Another run took over the thread. Nothing was saved.
             SerializationError: A value can't be stored. Nothing was saved.
         """
-        point, stored = self._begun(namespace, state, source)
-        try:
-            payload = self._fill(stored, state)
-            self._saver.put(
-                stored, payload, follows=point.head, records=self._encoded(records) if records else ()
-            )
-        except Exception as error:
-            self._note(error, "saving", namespace, stored.checkpoint_id, state.step)
-            raise
-        point.head = point.base = stored.checkpoint_id
-        point.seq = stored.seq
-        return stored.checkpoint_id
+        return performed(self._save(namespace, state, source, records))
 
     async def asave(
         self, namespace: Namespace, state: State, source: str = "loop", records: Sequence[TaskRecord] = ()
     ) -> str:
         """As `save`. The state and the records are encoded before anything is awaited."""
-        point, stored = self._begun(namespace, state, source)
-        try:
-            payload = self._fill(stored, state)
-            encoded = self._encoded(records) if records else ()
-            await self._saver.aput(stored, payload, follows=point.head, records=encoded)
-        except Exception as error:
-            self._note(error, "saving", namespace, stored.checkpoint_id, state.step)
-            raise
-        point.head = point.base = stored.checkpoint_id
-        point.seq = stored.seq
-        return stored.checkpoint_id
-
-    def _begun(self, namespace: Namespace, state: State, source: str) -> tuple[_Point, StoredCheckpoint]:
-        """Where the run stands, and the next checkpoint without its header and parts."""
-        point = self._points.get(namespace)
-        if point is None:
-            point = self._points[namespace] = _Point(namespace_text(namespace))
-        now = self._clock()
-        stored = StoredCheckpoint(  # by position: by keyword costs as much as encoding a small state
-            self.thread_id,
-            point.namespace,
-            self._ids.next(now, point.head),
-            point.base,
-            state.step,
-            source,
-            self._run_id,
-            now / 1e9,
-            point.seq + 1,
-            (),
-            b"",
-        )
-        return point, stored
-
-    def _fill(self, stored: StoredCheckpoint, state: State) -> bytes:
-        stored.header = header_bytes(self._codec, state)
-        return body_bytes(self._codec, state, self._untracked)
-
-    # ── records ──────────────────────────────────────────────────────────────────────────────────────────────
+        return await self._awaited(self._save(namespace, state, source, records))
 
     def save_records(self, namespace: Namespace, checkpoint_id: str, records: Sequence[TaskRecord]) -> None:
         """Saves records of the step that follows a checkpoint, which must be the head.
@@ -211,30 +208,295 @@ class ThreadLog:
 
         Raises:
             HeadMovedError: Another run wrote to the thread. Nothing was saved.
+            LeaseLostError: Another run took over the thread. Nothing was saved.
             SerializationError: A record can't be stored. Nothing was saved.
         """
-        try:
-            encoded = self._encoded(records)
-            self._saver.put_records(self.thread_id, namespace_text(namespace), checkpoint_id, encoded)
-        except Exception as error:
-            self._note(error, "saving records beside", namespace, checkpoint_id)
-            raise
+        performed(self._save_records(namespace, checkpoint_id, records))
 
     async def asave_records(
         self, namespace: Namespace, checkpoint_id: str, records: Sequence[TaskRecord]
     ) -> None:
         """As `save_records`. The records are encoded before anything is awaited."""
+        await self._awaited(self._save_records(namespace, checkpoint_id, records))
+
+    def finish(self) -> None:
+        """Ends the run: what wasn't saved yet is saved, and the thread is given back. Twice is fine.
+
+        Raises:
+            Exception: What a save raised. The thread is given back all the same.
+        """
+        performed(self._finish())
+
+    async def afinish(self) -> None:
+        """As `finish`."""
+        await self._awaited(self._finish())
+
+    async def _awaited(self, program: Asking[R]) -> R:
+        if self.blocking or self._on_busy == "wait":
+            return await aperformed(program)
+        return performed(program)
+
+    # ---- the lease
+
+    def _acquire(self) -> Asking[None]:
+        saver, token = self._saver, os.urandom(16).hex()
+        dead: str | None = None
+        while True:
+            try:
+                lease = yield Ask(
+                    saver,
+                    "acquire_lease",
+                    (self.thread_id, this_holder(), token, saver.lease_ttl),
+                    {"instead_of": dead},
+                )
+            except ThreadBusyError as busy:
+                if dead != busy.lease.token and is_dead(busy.lease.holder):
+                    dead = busy.lease.token
+                    continue
+                if self._on_busy == "raise":
+                    raise
+            else:
+                self._held = leases.keep(saver, lease)
+                return
+            yield Ask(_Pause, "sleep", (WAITING,))
+
+    @property
+    def _lease(self) -> Lease | None:
+        """The right to write.
+
+        Raises:
+            LeaseLostError: It was lost.
+            SaverError: The run has ended, and something that it left behind goes on.
+        """
+        if self._ended:
+            raise SaverError(
+                f"a run of thread {self.thread_id!r} has ended; what it left behind can't save anything"
+            )
+        if self._held is None:
+            return None
+        if self._held.lost:
+            raise lease_lost(self._held.lease, "another run, or nobody,")
+        return self._held.lease
+
+    # ---- load
+
+    def _load(self, namespace: Namespace, checkpoint_id: str | None) -> Asking[Saved | None]:
+        try:
+            if self._background is not None:
+                yield Ask(self._background, "join")
+            if self._held is None:
+                yield from self._acquire()
+            saved = yield from self._read(namespace, checkpoint_id)
+        except Exception as error:
+            self._note(error, "loading", namespace, checkpoint_id)
+            raise
+        return saved
+
+    def _read(self, namespace: Namespace, checkpoint_id: str | None) -> Asking[Saved | None]:
+        text = namespace_text(namespace)
+        known = recent.take(self._saver, self.thread_id, self._codec) if not namespace else None
+        if known is not None and not _is_unchanged(known.track):
+            known = None
+        found: LoadedCheckpoint | None = yield Ask(
+            self._saver,
+            "load",
+            (self.thread_id, text, checkpoint_id),
+            {"known": None if known is None else known.checkpoint_id},
+        )
+        if found is None:
+            if checkpoint_id is not None:
+                raise CheckpointNotFoundError(
+                    f"thread {self.thread_id!r} has no checkpoint {checkpoint_id!r}. Its history lists those it has."
+                )
+            self._points[namespace] = self._new_point(text)
+            return None
+        stored = found.checkpoint
+        header = read_header(self._codec, stored.header)
+        if known is not None and stored.checkpoint_id == known.checkpoint_id:
+            track, body = known.track, known.track.body()
+        else:
+            track = self._new_track()
+            body = body_of_parts(self._codec, [part.payload for part in found.parts])
+            track.read(body, found.parts, header.get("size", 0))
+        self._points[namespace] = _Point(text, track, found.head_id, found.head_seq, stored.checkpoint_id)
+        return saved_of(self._codec, found, header, body)
+
+    def _new_track(self) -> Track:
+        return Track(self._codec, self._untracked, exposed=self._exposed)
+
+    def _new_point(self, text: str) -> _Point:
+        return _Point(text, self._new_track())
+
+    # ---- save
+
+    def _save(
+        self, namespace: Namespace, state: State, source: str, records: Sequence[TaskRecord]
+    ) -> Asking[str]:
+        point = self._points.get(namespace)
+        if point is None:
+            point = self._points[namespace] = self._new_point(namespace_text(namespace))
+        if self._durability == "exit":
+            return self._hold_back(point, state, source)
+        now = self._clock()
+        checkpoint_id = self._ids.next(now, point.head)
+        try:
+            yield from self._put(point, state, source, checkpoint_id, now, records)
+        except BaseException as error:
+            self._not_saved(error, "saving", namespace, checkpoint_id, state.step)
+            raise
+        return checkpoint_id
+
+    def _put(
+        self,
+        point: _Point,
+        state: State,
+        source: str,
+        checkpoint_id: str,
+        now: int,
+        records: Sequence[TaskRecord],
+    ) -> Asking[None]:
+        seq = point.seq + 1
+        payload, builds_on = point.track.encode(state, seq)
+        stored = StoredCheckpoint(  # by position: by keyword costs as much as encoding a small state
+            self.thread_id,
+            point.namespace,
+            checkpoint_id,
+            point.base,
+            state.step,
+            source,
+            self._run_id,
+            now / 1e9,
+            seq,
+            builds_on,
+            header_bytes(self._codec, state, self._metadata, point.track.size),
+        )
+        named = {
+            "follows": point.head,
+            "records": self._encoded(records) if records else (),
+            "lease": self._lease,
+        }
+        if self._background is None:
+            yield Ask(self._saver, "put", (stored, payload), named)
+        else:
+            self._background.add(partial(self._saver.put, stored, payload, **named))
+        point.head = point.base = checkpoint_id
+        point.seq = seq
+
+    def _save_records(
+        self, namespace: Namespace, checkpoint_id: str, records: Sequence[TaskRecord]
+    ) -> Asking[None]:
+        point = self._points.get(namespace)
+        if self._durability == "exit" and point is not None:
+            if point.held is None:
+                point.held = _HeldBack(checkpoint_id=checkpoint_id)
+            point.held.records += records
+            return
         try:
             encoded = self._encoded(records)
-            await self._saver.aput_records(self.thread_id, namespace_text(namespace), checkpoint_id, encoded)
-        except Exception as error:
-            self._note(error, "saving records beside", namespace, checkpoint_id)
+            args = (self.thread_id, namespace_text(namespace), checkpoint_id, encoded)
+            if self._background is None:
+                yield Ask(self._saver, "put_records", args, {"lease": self._lease})
+            else:
+                self._background.add(partial(self._saver.put_records, *args, lease=self._lease))
+        except BaseException as error:
+            self._not_saved(error, "saving records beside", namespace, checkpoint_id)
             raise
 
     def _encoded(self, records: Sequence[TaskRecord]) -> list[StoredRecord]:
         return [record_bytes(self._codec, record, self._untracked) for record in records]
 
-    # ── errors ───────────────────────────────────────────────────────────────────────────────────────────────
+    # ---- with ``exit``
+
+    def _hold_back(self, point: _Point, state: State, source: str) -> str:
+        """Keeps a state until the run ends; the one kept before is forgotten, and what was known of its tasks."""
+        checkpoint_id = self._ids.next(self._clock(), point.head)
+        kept = replace(
+            state,
+            values=dict(state.values),
+            cells=dict(state.cells),
+            joins=dict(state.joins),
+            memory=dict(state.memory),
+        )
+        point.held = _HeldBack(kept, checkpoint_id, source)
+        return checkpoint_id
+
+    def _save_held_back(self) -> Asking[None]:
+        for namespace in sorted(
+            self._points, key=len, reverse=True
+        ):  # children first: their parents go on from them
+            point = self._points[namespace]
+            held, point.held = point.held, None
+            if held is None or (namespace and not _is_needed(held)):
+                continue
+            try:
+                if held.state is not None:
+                    now = self._clock()
+                    yield from self._put(point, held.state, held.source, held.checkpoint_id, now, ())
+                if held.records:
+                    args = (
+                        self.thread_id,
+                        point.namespace,
+                        held.checkpoint_id,
+                        self._encoded(held.records),
+                    )
+                    yield Ask(self._saver, "put_records", args, {"lease": self._lease})
+            except BaseException as error:
+                step = None if held.state is None else held.state.step
+                self._not_saved(error, "saving, at the end of the run,", namespace, held.checkpoint_id, step)
+                raise
+
+    # ---- the end
+
+    def _finish(self) -> Asking[None]:
+        try:
+            if self._background is not None:
+                yield from self._join()
+            if self._durability == "exit" and not self._broken:
+                yield from self._save_held_back()
+            root = self._points.get(())
+            if root is not None and root.head is not None and not self._broken and root.track.is_plain:
+                recent.put(self._saver, self.thread_id, recent.Recent(root.head, self._codec, root.track))
+        finally:
+            self._ended = True
+            self._points.clear()
+            held, self._held = self._held, None
+            if held is not None:
+                leases.let_go(self._saver, held)
+                yield from self._release(held.lease)
+
+    def _join(self) -> Asking[None]:
+        try:
+            yield Ask(self._background, "join")
+        except BaseException as error:
+            self._not_saved(error, "saving in the background", (), None)
+            raise
+
+    def _release(self, lease: Lease) -> Asking[None]:
+        try:
+            yield Ask(self._saver, "release_lease", (lease,))
+        except Exception:
+            import logging
+
+            logging.getLogger("juncture").warning(
+                "the lease of thread %r could not be given back; it runs out in %s s",
+                self.thread_id,
+                self._saver.lease_ttl,
+                exc_info=True,
+            )
+
+    # ---- errors
+
+    def _not_saved(
+        self,
+        error: BaseException,
+        doing: str,
+        namespace: Namespace,
+        checkpoint_id: str | None,
+        step: int | None = None,
+    ) -> None:
+        self._broken = True
+        if isinstance(error, Exception):
+            self._note(error, doing, namespace, checkpoint_id, step)
 
     def _note(
         self,
@@ -252,3 +514,20 @@ class ThreadLog:
         at = "" if step is None else f" (step {step})"
         within = f", namespace {namespace_text(namespace)!r}" if namespace else ""
         error.add_note(f"juncture: while {doing} {which}{at} of thread {self.thread_id!r}{within}")
+
+
+def _is_unchanged(track: Track) -> bool:
+    with suppress(SerializationError):
+        return track.unchanged()
+    return False
+
+
+def _is_needed(held: _HeldBack) -> bool:
+    """Whether the state of a nested graph is still needed once the run has ended: it isn't where it had finished."""
+    state = held.state
+    if state is None:
+        return bool(held.records)
+    return bool(state.due or state.sends or state.deferred or state.joins or state.owner)
+
+
+__all__ = ["Body", "Durability", "Namespace", "OnBusy", "ThreadLog"]

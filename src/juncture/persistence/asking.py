@@ -1,0 +1,55 @@
+"""Programs that ask a saver, written once for sync and async code.
+
+Such a program is a generator. It yields what it wants called (`Ask`) and is sent what that returned, or has thrown into
+it what that raised. `performed` calls the methods themselves, `aperformed` their twins with an ``a``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+R = TypeVar("R")
+_NO_NAMES: Mapping[str, Any] = {}
+
+
+class Ask(NamedTuple):
+    """A method to be called, which has a twin for async code."""
+
+    target: Any
+    method: str
+    args: tuple[Any, ...] = ()
+    named: Mapping[str, Any] = _NO_NAMES
+
+
+Asking: TypeAlias = Generator[Ask, Any, R]
+
+
+def performed(program: Asking[R]) -> R:
+    """Runs a program by calling, which may block."""
+    go: Callable[[Any], Ask] = program.send
+    given: Any = None
+    while True:
+        try:
+            target, method, args, named = go(given)
+        except StopIteration as end:
+            return end.value
+        try:
+            given, go = getattr(target, method)(*args, **named), program.send
+        except BaseException as error:  # noqa: BLE001 - the program decides
+            given, go = error, program.throw
+
+
+async def aperformed(program: Asking[R]) -> R:
+    """Runs a program by awaiting."""
+    go: Callable[[Any], Ask] = program.send
+    given: Any = None
+    while True:
+        try:
+            target, method, args, named = go(given)
+        except StopIteration as end:
+            return end.value
+        try:
+            given, go = await getattr(target, "a" + method)(*args, **named), program.send
+        except BaseException as error:  # noqa: BLE001 - the program decides
+            given, go = error, program.throw

@@ -1,0 +1,249 @@
+"""What changed between two values, exactly, and how to make the second of the first.
+
+A *change* is a list that begins with its kind:
+
+    [0, value]                            it is this value now
+    [1, start, end, [item, …]]            list or tuple: these items instead of those from start to before end
+    [2, index, change, index, change, …]  list or tuple: some of its items changed
+    [3, [key, …], key, change, …]         dict: these keys are gone; then those that changed, and new ones (kind 0) at
+                                          the end, in their order
+    [4, length, text]                     str: so many of its first characters, then this text
+    [5, [item, …], [item, …]]             set or frozenset: these are gone, these are new
+    [6, change]                           object of a registered class: what changed in the parts that its shape takes
+
+Dicts are those of any builtin class; a tuple, set or dict keeps its class. Nothing else is looked into: a value of
+another type is replaced. A change never says what a reducer did: it is found by comparing two values, so applying it
+gives the second value whatever made it, order of keys and types (``1`` is not ``True``) included.
+
+How a value that was changed in place is never missed
+-----------------------------------------------------
+Containers of the committed state can't be reached by user code (`juncture.engine.values`), so a container that *is*
+the one saved last is unchanged in itself. Objects are shared with user code, so being the same object says nothing:
+each is compared by its bytes, with those that were saved or read (`Objects`). A key without objects costs one
+identity check; one with objects costs encoding them. Where nodes get the state itself (``isolation="shared"``), a copy
+of what was saved is kept, and compared in full.
+
+Rejected: comparing hashes or bytes of whole values (a step would cost as much time as the state is big, though
+nothing changed); recording what reducers did (wrong as soon as one isn't a pure function).
+"""
+
+from __future__ import annotations
+
+# Values of any type and containers of anything are what this file is about: there is no type to be known.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Iterator
+from itertools import islice
+from operator import is_
+from typing import Any, Final, TypeAlias
+
+from juncture.engine.values import ATOMS
+from juncture.errors import SerializationError
+from juncture.persistence.codec import Codec, Objects
+
+Change: TypeAlias = list[Any]
+SAME: Final[Change] = []
+"""Nothing changed."""
+
+WHOLE, SPLICE, ITEMS, ENTRIES, TEXT, MEMBERS, OBJECT = range(7)
+
+_SEQUENCES = frozenset((list, tuple))
+_MAPPINGS = frozenset((dict, OrderedDict, Counter, defaultdict))
+_SETS = frozenset((set, frozenset))
+_UNMISTAKABLE = frozenset((str, bytes, int))
+"""Types of which two equal values are the same value."""
+
+
+class Comparison:
+    """Finds what changed in one value since it was saved.
+
+    Args:
+        codec: Gives the bytes of objects.
+        known: The bytes of the objects in the value as it was saved, by identity. None: objects are now as they were.
+        trusted: The value holds no objects, and nobody can have reached its containers.
+    """
+
+    def __init__(self, codec: Codec, known: Objects | None, *, trusted: bool) -> None:
+        self._codec = codec
+        self._known = known
+        self._trusted = trusted
+        self.met: Objects = {}
+        """The objects met that are part of the new value and didn't change, with their bytes."""
+
+    def change(self, old: Any, new: Any) -> Change:
+        """What makes ``new`` of ``old``; `SAME` if nothing does.
+
+        Raises:
+            SerializationError: An object in ``new`` can't be stored.
+        """
+        kind = type(new)
+        if old is new and (self._trusted or kind in ATOMS):
+            return SAME
+        if type(old) is not kind:
+            return [WHOLE, new]
+        if kind in ATOMS:
+            return self._atom(old, new)
+        if kind in _SEQUENCES:
+            return self._sequence(old, new)
+        if kind in _MAPPINGS:
+            return self._mapping(old, new)
+        if kind in _SETS:
+            return self._set(old, new)
+        if self._codec.is_object(kind):
+            return self._object(old, new)
+        return SAME if self._codec.pack(old) == self._codec.pack(new) else [WHOLE, new]
+
+    def _atom(self, old: Any, new: Any) -> Change:
+        if old == new and (type(new) in _UNMISTAKABLE or repr(old) == repr(new)):  # 0.0 and -0.0
+            return SAME
+        if type(new) is str and len(old) > 32 and new.startswith(old):
+            return [TEXT, len(old), new[len(old) :]]
+        if old is new:  # nan
+            return SAME
+        return [WHOLE, new]
+
+    # ---- lists and tuples
+
+    def _sequence(self, old: Any, new: Any) -> Change:
+        shared = min(len(old), len(new))
+        identical = self._trusted and all(map(is_, old, new))
+        start = shared if identical else self._alike(old, new, range(shared))
+        if start == len(old) == len(new):
+            return SAME
+        if start == len(old):
+            return [SPLICE, start, start, list(new[start:])]
+        if len(old) == len(new):
+            return self._items(old, new, start)
+        tail = self._alike(old, new, range(-1, start - shared - 1, -1))
+        return [SPLICE, start, len(old) - tail, list(new[start : len(new) - tail])]
+
+    def _alike(self, old: Any, new: Any, places: range) -> int:
+        """How many items, in the order of these places, are the same in both."""
+        for count, place in enumerate(places):
+            if self.change(old[place], new[place]):
+                return count
+        return len(places)
+
+    def _items(self, old: Any, new: Any, start: int) -> Change:
+        """Both are as long: which items changed."""
+        changed = [
+            (place, change)
+            for place, (a, b) in enumerate(zip(old[start:], new[start:], strict=True), start)
+            if (change := self.change(a, b))
+        ]
+        first, last = changed[0][0], changed[-1][0]
+        if 2 * len(changed) > last - first and all(change[0] == WHOLE for _, change in changed):
+            return [SPLICE, first, last + 1, list(new[first : last + 1])]
+        return [ITEMS, *(part for pair in changed for part in pair)]
+
+    # ---- dicts
+
+    def _mapping(self, old: Any, new: Any) -> Change:
+        if type(new) is defaultdict and old.default_factory is not new.default_factory:
+            return [WHOLE, new]
+        gone = [key for key in old if key not in new]
+        stay = [key for key in old if key in new]
+        keys = iter(new)
+        for key, other in zip(stay, keys, strict=False):
+            if key is not other and self.change(key, other):
+                return [WHOLE, new]  # in another order, or 1 became True
+        added = list(islice(new, len(stay), None))
+        changed = [(key, change) for key in stay if (change := self.change(old[key], new[key]))]
+        if not (gone or added or changed):
+            return SAME
+        if len(changed) == len(stay) and all(change[0] == WHOLE for _, change in changed):
+            return [WHOLE, new]
+        changed += [(key, [WHOLE, new[key]]) for key in added]
+        return [ENTRIES, gone, *(part for pair in changed for part in pair)]
+
+    # ---- sets
+
+    def _set(self, old: Any, new: Any) -> Change:
+        kinds = {*map(type, old), *map(type, new)}
+        if len(kinds) <= 1 and kinds <= _UNMISTAKABLE:
+            gone, added = old - new, new - old
+            if not (gone or added):
+                return SAME
+            return [MEMBERS, list(gone), list(added)] if len(gone) + len(added) < len(new) else [WHOLE, new]
+        return SAME if self._codec.pack(old) == self._codec.pack(new) else [WHOLE, new]
+
+    # ---- objects
+
+    def _object(self, old: Any, new: Any) -> Change:
+        codec = self._codec
+        now = codec.object_bytes(new)
+        saved = self._saved_bytes(old)
+        if saved == now:
+            self.met[id(new)] = (new, now)
+            return SAME
+        if old is new or saved is None or (self._known is not None and codec.object_bytes(old) != saved):
+            return [WHOLE, new]  # what was saved can't be told from the object any more
+        parts = codec.object_parts(new)
+        if parts is None or not codec.keeps_name(new, saved):
+            return [WHOLE, new]
+        change = Comparison(codec, None, trusted=False).change(codec.object_parts(old), parts)
+        return [OBJECT, change] if change and change[0] != WHOLE else [WHOLE, new]
+
+    def _saved_bytes(self, old: Any) -> bytes | None:
+        if self._known is None:
+            return self._codec.object_bytes(old)
+        known = self._known.get(id(old))
+        return None if known is None else known[1]
+
+
+def applied(codec: Codec, old: Any, change: Change, objects: Objects) -> Any:  # noqa: C901 - one arm for every kind
+    """What a change makes of a value. The value may be changed in place, and is given up.
+
+    Objects that are rebuilt are put into `objects`, with their bytes.
+
+    Raises:
+        SerializationError: The change isn't one of this value.
+    """
+    try:
+        match change:
+            case [0, value]:
+                return value
+            case [1, int(start), int(end), list(items)] if 0 <= start <= end <= len(old):
+                if type(old) is tuple:
+                    return (*old[:start], *items, *old[end:])
+                _a_list(old)[start:end] = items
+                return old
+            case [2, *changes]:
+                made = list(old) if type(old) is tuple else _a_list(old)
+                for place, inner in _pairs(changes):
+                    made[place] = applied(codec, made[place], inner, objects)
+                return tuple(made) if type(old) is tuple else made
+            case [3, list(gone), *changes] if type(old) in _MAPPINGS:
+                for key in gone:
+                    del old[key]
+                for key, inner in _pairs(changes):
+                    old[key] = applied(codec, old.get(key), inner, objects)
+                return old
+            case [4, int(length), str(text)] if type(old) is str and length == len(old):
+                return old + text
+            case [5, list(gone), list(added)] if type(old) in _SETS:
+                return type(old)(set(old).difference(gone).union(added))
+            case [6, inner]:
+                made, payload = codec.rebuilt(
+                    objects[id(old)][1], lambda parts, within: applied(codec, parts, inner, within)
+                )
+                objects[id(made)] = (made, payload)
+                return made
+            case _:
+                pass
+    except (LookupError, TypeError, ValueError) as error:
+        if isinstance(error, SerializationError):
+            raise
+        raise SerializationError(f"a stored change doesn't fit the value that it is of: {error!r}") from error
+    raise SerializationError("a stored change isn't one, or doesn't fit the value that it is of")
+
+
+def _a_list(value: Any) -> list[Any]:
+    if type(value) is not list:
+        raise SerializationError(f"a stored change of a list is of a {type(value).__name__}")
+    return value
+
+
+def _pairs(flat: list[Any]) -> Iterator[tuple[Any, Any]]:
+    each = iter(flat)
+    return zip(each, each, strict=True)

@@ -1,0 +1,59 @@
+"""Who holds a lease: this process, told so that another process can find out whether it still lives.
+
+A holder is a text: ``process 4711 on host web-1 (started 88214, system 6f0a…)``. Where the other process runs on the
+same system (the same boot of the same kernel, and the same namespace of process ids), it can look: if there is no
+process of that number, or one that was started at another time, the holder is dead, and its lease can be had at once
+instead of when it runs out. Where that can't be known, nobody is thought dead.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from functools import lru_cache
+from pathlib import Path
+
+_HOLDER = re.compile(r"process (\d+) on host .* \(started (\d+), system (\S+)\)", re.DOTALL)
+
+
+def this_holder() -> str:
+    """This process, as a holder of leases."""
+    return _holder(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _holder(pid: int) -> str:
+    return f"process {pid} on host {socket.gethostname()} (started {_started(pid)}, system {_system()})"
+
+
+def is_dead(holder: str) -> bool:
+    """Whether the process that a holder names is known to have ended."""
+    told = _HOLDER.fullmatch(holder)
+    if told is None:
+        return False
+    pid, started, system = int(told[1]), int(told[2]), told[3]
+    if system != _system() or system == "unknown":
+        return False
+    return _started(pid) != started
+
+
+@lru_cache(maxsize=1)
+def _system() -> str:
+    """What tells one running kernel and namespace of process ids from every other; ``unknown`` where it can't be had."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        space = os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return "unknown"
+    return f"{boot}/{space}"
+
+
+def _started(pid: int) -> int:
+    """When a process was started, in ticks since the boot; 0 if there is none, or it ended and only waits to be read."""
+    try:
+        line = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return 0
+    state, *fields = line.rpartition(")")[2].split()
+    return 0 if state in "ZX" else int(fields[18])

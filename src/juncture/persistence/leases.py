@@ -1,0 +1,110 @@
+"""Keeps the leases of running threads alive: one daemon thread for each saver, while it has leases to renew.
+
+A lease that could not be renewed in time may have been taken by another run. Whoever holds it is told (`Held.lost`), so
+that it stops at its next save; the saver would refuse that save anyway.
+
+A held lease is only referred to weakly: if its run is forgotten without having ended, the lease runs out.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import weakref
+from time import monotonic
+from typing import Final
+
+from juncture.savers.base import Lease, Saver
+
+_RENEWALS: Final = 3
+"""How often a lease is renewed in the time after which it would run out."""
+
+
+class Held:
+    """A lease that a run holds."""
+
+    __slots__ = ("__weakref__", "lease", "lost")
+
+    def __init__(self, lease: Lease) -> None:
+        self.lease = lease
+        self.lost = False
+
+
+class _Keeper:
+    """Renews the leases of one saver."""
+
+    def __init__(self, saver: Saver, ttl: float) -> None:
+        self._saver = weakref.ref(saver)
+        self._ttl = ttl
+        self._held: weakref.WeakSet[Held] = weakref.WeakSet()
+        self._lock = threading.Lock()
+        self._wake = threading.Condition(self._lock)
+        self._runs_in = 0
+        """The process in which the thread runs: a forked one has none."""
+
+    def add(self, held: Held) -> None:
+        with self._lock:
+            self._held.add(held)
+            if self._runs_in != os.getpid():
+                self._runs_in = os.getpid()
+                threading.Thread(target=self._keep, name="juncture-leases", daemon=True).start()
+
+    def discard(self, held: Held) -> None:
+        with self._lock:
+            self._held.discard(held)
+
+    def _keep(self) -> None:
+        pause = self._ttl / _RENEWALS
+        while True:
+            with self._lock:
+                self._wake.wait(pause)
+                held = list(self._held)
+                if not held:
+                    self._runs_in = 0
+                    return
+            self._renew(held)
+            del held
+
+    def _renew(self, held: list[Held]) -> None:
+        saver = self._saver()
+        if saver is None:
+            return
+        begun = monotonic()
+        try:
+            kept = {lease.token for lease in saver.renew_leases([one.lease for one in held], self._ttl)}
+        except Exception:
+            logging.getLogger("juncture").warning(
+                "the leases of %d running threads could not be renewed; if this lasts for %.0f s, others may take them over",
+                len(held),
+                self._ttl,
+                exc_info=True,
+            )
+            return
+        for one in held:
+            one.lost = one.lease.token not in kept
+        if (took := monotonic() - begun) > self._ttl / _RENEWALS:
+            logging.getLogger("juncture").warning("renewing leases took %.1f s of %.1f s", took, self._ttl)
+
+
+_keepers: weakref.WeakKeyDictionary[Saver, _Keeper] = weakref.WeakKeyDictionary()
+_making = threading.Lock()
+
+
+def keep(saver: Saver, lease: Lease) -> Held:
+    """Keeps a lease alive, until it is let go or what is returned is forgotten."""
+    held = Held(lease)
+    if saver.lease_ttl is not None:
+        with _making:
+            keeper = _keepers.get(saver)
+            if keeper is None:
+                keeper = _keepers[saver] = _Keeper(saver, saver.lease_ttl)
+        keeper.add(held)
+    return held
+
+
+def let_go(saver: Saver, held: Held) -> None:
+    """Renews a lease no more."""
+    keeper = _keepers.get(saver)
+    if keeper is not None:
+        keeper.discard(held)

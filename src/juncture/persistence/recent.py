@@ -1,0 +1,73 @@
+"""The newest states of threads that this process ran lately, so that going on with one needn't read it again.
+
+A state is only used where the saver says that its checkpoint is still the head, and where the objects in it are what
+was saved. Whoever takes one out has it alone; it is put back when the run ends.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from typing import Final, NamedTuple
+
+from juncture.persistence.codec import Codec
+from juncture.persistence.track import Track
+from juncture.savers.base import Saver
+
+MOST_THREADS: Final = 256
+MOST_BYTES: Final = 64 << 20
+"""Of what they would be as whole parts."""
+
+
+class Recent(NamedTuple):
+    """A thread's newest state, as it was saved."""
+
+    checkpoint_id: str
+    codec: Codec
+    track: Track
+
+
+class _Shelf:
+    def __init__(self) -> None:
+        self.kept: OrderedDict[str, Recent] = OrderedDict()
+        self.size = 0
+
+
+_shelves: weakref.WeakKeyDictionary[Saver, _Shelf] = weakref.WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def take(saver: Saver, thread_id: str, codec: Codec) -> Recent | None:
+    """Takes a thread's newest state out, if it is there and of the same classes."""
+    with _lock:
+        shelf = _shelves.get(saver)
+        found = None if shelf is None else shelf.kept.pop(thread_id, None)
+        if found is None or shelf is None:
+            return None
+        shelf.size -= found.track.size
+    return found if found.codec is codec else None
+
+
+def put(saver: Saver, thread_id: str, recent: Recent) -> None:
+    """Puts a thread's newest state back; the longest unused go where there are too many."""
+    with _lock:
+        shelf = _shelves.get(saver)
+        if shelf is None:
+            shelf = _shelves[saver] = _Shelf()
+        old = shelf.kept.pop(thread_id, None)
+        if old is not None:
+            shelf.size -= old.track.size
+        shelf.kept[thread_id] = recent
+        shelf.size += recent.track.size
+        while len(shelf.kept) > MOST_THREADS or (shelf.size > MOST_BYTES and shelf.kept):
+            _, gone = shelf.kept.popitem(last=False)
+            shelf.size -= gone.track.size
+
+
+def forget(saver: Saver, thread_id: str) -> None:
+    """Drops what is there of a thread."""
+    with _lock:
+        shelf = _shelves.get(saver)
+        if shelf is not None and (gone := shelf.kept.pop(thread_id, None)) is not None:
+            shelf.size -= gone.track.size

@@ -1,0 +1,253 @@
+"""What one run knows of one series: what was saved last, and so what has to be saved next.
+
+A checkpoint is saved as a change to the one that the run comes from, or whole. It is saved whole where there is
+nothing to build on, and where the parts that it would build on hold more than twice what a whole one would: so
+reading any checkpoint reads at most about twice its size, and what is written is at most about twice what changed.
+How big a whole one would be is found out by making it, each time that the parts have doubled since; so that costs a
+constant share of what was written.
+"""
+
+from __future__ import annotations
+
+# Values of any type and containers of anything are what this file is about: there is no type to be known.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+from collections.abc import Collection, Mapping
+from itertools import islice
+from typing import Any, Final
+
+from juncture.engine.state import State
+from juncture.engine.values import copied
+from juncture.errors import SerializationError
+from juncture.persistence.codec import Codec, Objects
+from juncture.persistence.deltas import WHOLE, Change, Comparison
+from juncture.persistence.format import VERSION, Body, body_of, kept_of, more_of, refuse
+from juncture.savers.base import Part, Spans
+
+PART_COST: Final = 64
+"""What reading one more part costs, in bytes."""
+SLACK: Final = 2048
+"""Bytes that a chain may have above twice its size: many small changes to a small state aren't rebased all the time."""
+
+
+class Track:
+    """What was saved last in one series.
+
+    Args:
+        codec: Knows the classes of the graph's schemas.
+        untracked: Keys that are never saved.
+        exposed: Nodes can reach the containers of the state, so that what was saved has to be copied to be compared.
+    """
+
+    __slots__ = (
+        "_cells",
+        "_codec",
+        "_exposed",
+        "_loose",
+        "_objects",
+        "_untracked",
+        "_values",
+        "_written",
+        "builds_on",
+        "is_plain",
+        "size",
+        "weight",
+    )
+
+    def __init__(self, codec: Codec, untracked: Collection[str], *, exposed: bool) -> None:
+        self._codec = codec
+        self._untracked = untracked
+        self._exposed = exposed
+        self._values: dict[str, Any] = {}
+        self._cells: dict[str, Any] = {}
+        self._written: list[Any] = []
+        self._objects: Objects = {}
+        self._loose: set[str] = set()
+        """The keys whose values hold objects, or may."""
+        self.builds_on: Spans = ()
+        """The parts that amount to what was saved last."""
+        self.weight = 0
+        """What reading them costs, in bytes."""
+        self.is_plain = True
+        """Nothing was saved beside what the next checkpoint may build on, and nobody can have reached it."""
+        self.size = 0
+        """What a whole part would have held, when that was last known."""
+
+    # ---- what was read
+
+    def read(self, body: Body, parts: tuple[Part, ...], size: int) -> None:
+        """Goes on from a checkpoint that was read. Its body is the state's from now on."""
+        spans: Spans = ()
+        for part in parts:
+            spans = extended(spans, part.seq)
+        self.builds_on = spans
+        self.is_plain = not (body.more or self._exposed)
+        self.weight = sum(len(part.payload) + PART_COST for part in parts)
+        self.size = size or len(parts[0].payload)
+        self._objects = body.objects
+        self._loose = {*body.values, *body.cells, ""} if body.objects else set()
+        self._keep(body.values, body.cells, body.written, {*body.values, *body.cells})
+
+    def body(self) -> Body:
+        """What was saved last; only where it `is_plain`."""
+        return Body(dict(self._values), dict(self._cells), self._written, {}, self._objects)
+
+    def unchanged(self) -> bool:
+        """Whether what was saved last is still what it was: nobody changed an object in it.
+
+        Raises:
+            SerializationError: One can't even be stored any more.
+        """
+        if not self._objects:
+            return True
+        for kept in (self._values, self._cells):
+            for key, value in kept.items():
+                if key in self._loose and Comparison(self._codec, self._objects, trusted=False).change(
+                    value, value
+                ):
+                    return False
+        return True
+
+    # ---- what is to be saved
+
+    def encode(self, state: State, seq: int) -> tuple[bytes, Spans]:
+        """The part of the next checkpoint, and the parts that it builds on. From now on, that is what was saved last.
+
+        Raises:
+            SerializationError: A value can't be stored. Says which; nothing changed.
+        """
+        values, cells, written = kept = kept_of(state, self._untracked)
+        more = more_of(state, self._untracked)
+        self.is_plain = not (more or self._exposed)
+        try:
+            if not self.builds_on:
+                return self._whole(kept, more, seq)
+            change, found = self._change(kept)
+            payload, noted = self._codec.pack_noting([VERSION, change, more] if more else [VERSION, change])
+            weight = self.weight + len(payload) + PART_COST
+            if weight > 2 * self.size + SLACK:
+                whole, objects = self._codec.pack_noting(body_of(kept, more))
+                self.size = len(whole)
+                if weight > 2 * self.size + SLACK:
+                    return self._begun(kept, objects, whole, seq)
+        except SerializationError as error:
+            refuse(self._codec, state, self._untracked, error)
+        self._objects = {**found.met, **noted} if noted or found.met else {}
+        self._loose = found.loose
+        if noted:
+            self._loosen(found.changed)
+        self._keep(values, cells, written, {key for key, _ in found.changed})
+        builds_on, self.builds_on, self.weight = self.builds_on, extended(self.builds_on, seq), weight
+        return payload, builds_on
+
+    def _whole(
+        self, kept: tuple[dict[str, Any], dict[str, Any], list[Any]], more: dict[str, Any], seq: int
+    ) -> tuple[bytes, Spans]:
+        payload, objects = self._codec.pack_noting(body_of(kept, more))
+        self.size = len(payload)
+        return self._begun(kept, objects, payload, seq)
+
+    def _begun(
+        self,
+        kept: tuple[dict[str, Any], dict[str, Any], list[Any]],
+        objects: Objects,
+        payload: bytes,
+        seq: int,
+    ) -> tuple[bytes, Spans]:
+        """A new chain begins with this part."""
+        values, cells, written = kept
+        self._objects = objects
+        self._loose = set()
+        if objects:
+            self._loosen([*values.items(), *cells.items(), ("", written)])
+        self._keep(values, cells, written, {*values, *cells})
+        self.builds_on, self.weight = ((seq, seq),), len(payload) + PART_COST
+        return payload, ()
+
+    def _loosen(self, entries: Collection[tuple[str, Any]]) -> None:
+        for key, value in entries:
+            if self._codec.pack_noting(value)[1]:
+                self._loose.add(key)
+
+    def _keep(
+        self, values: dict[str, Any], cells: dict[str, Any], written: list[Any], changed: set[str]
+    ) -> None:
+        if self._exposed:
+            self._values = {k: copied(v) if k in changed else self._values[k] for k, v in values.items()}
+            self._cells = {k: copied(v) if k in changed else self._cells[k] for k, v in cells.items()}
+            self._written = copied(written)
+        else:
+            self._values, self._cells, self._written = dict(values), dict(cells), written
+
+    # ---- what changed
+
+    def _change(
+        self, kept: tuple[dict[str, Any], dict[str, Any], list[Any]]
+    ) -> tuple[list[Change | None], _Found]:
+        values, cells, written = kept
+        found = _Found()
+        of_values = self._entries(self._values, values, found)
+        of_cells = self._entries(self._cells, cells, found) if cells or self._cells else None
+        of_written: Change | None = None
+        if written or self._written:
+            of_written = self._one("", self._written, written, found) or None
+        return [of_values, of_cells, of_written], found
+
+    def _entries(self, old: Mapping[str, Any], new: Mapping[str, Any], found: _Found) -> Change | None:
+        """What changed in a dict by state key."""
+        gone: list[str] = []
+        stay: Collection[str] = old
+        if list(old) != list(new):
+            gone = [key for key in old if key not in new]
+            stay = [key for key in old if key in new]
+            if list(islice(new, len(stay))) != stay:
+                found.take_all(new)
+                return [WHOLE, dict(new)]
+        changed: list[Any] = []
+        loose = self._loose
+        for key in stay:
+            value = new[key]
+            if value is old[key] and key not in loose and not self._exposed:
+                continue
+            change = self._one(key, old[key], value, found)
+            if change:
+                changed += (key, change)
+        for key in islice(new, len(stay), None):
+            change = [WHOLE, new[key]]
+            found.changed.append((key, change))
+            changed += (key, change)
+        return [3, gone, *changed] if gone or changed else None
+
+    def _one(self, key: str, old: Any, new: Any, found: _Found) -> Change:
+        trusted = key not in self._loose and not self._exposed
+        comparison = Comparison(self._codec, self._objects, trusted=trusted)
+        change = comparison.change(old, new)
+        if comparison.met:
+            found.met.update(comparison.met)
+            found.loose.add(key)
+        if change:
+            found.changed.append((key, change))
+        return change
+
+
+class _Found:
+    """What a comparison of two states came upon."""
+
+    __slots__ = ("changed", "loose", "met")
+
+    def __init__(self) -> None:
+        self.met: Objects = {}
+        """Objects that didn't change."""
+        self.loose: set[str] = set()
+        """The keys that they stand in."""
+        self.changed: list[tuple[str, Change]] = []
+
+    def take_all(self, values: Mapping[str, Any]) -> None:
+        """Every key is written anew."""
+        self.changed += [(key, [WHOLE, value]) for key, value in values.items()]
+
+
+def extended(spans: Spans, seq: int) -> Spans:
+    """Ranges of places with one more at the end."""
+    if spans and spans[-1][1] + 1 == seq:
+        return (*spans[:-1], (spans[-1][0], seq))
+    return (*spans, (seq, seq))
