@@ -125,6 +125,30 @@ def test_a_reader_that_has_enough_ends_the_run_quietly(node: str, start: Start, 
     assert child.wait() == 141
 
 
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    """Runs a line of shell in which `juncture` is the command."""
+    line = f'juncture() {{ {sys.executable} -m juncture "$@"; }}; {command}'
+    return subprocess.run(["bash", "-c", line], check=False, capture_output=True, text=True)
+
+
+def test_a_full_disk_is_no_failure_of_the_graph(flow: Path):
+    done = shell(f"juncture run flow.py --input '{TEXTS}' > /dev/full")
+    assert done.stderr == "error: standard output can't be written: No space left on device\n"
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"], ids=["out", "err", "both"])
+def test_closed_outputs_change_nothing_else(closed: str, flow: Path):
+    done = shell(f"juncture run flow.py --input '{TEXTS}' {closed}")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_closed_input_is_said(flow: Path):
+    done = shell("juncture run flow.py --input - <&-")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "error: --input - reads standard input, which is closed" in done.stderr
+
+
 # ── Ctrl-C ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 STUCK = """

@@ -154,6 +154,50 @@ def test_the_version_is_printed(juncture: Juncture):
     assert (done.code, done.out.split()[0]) == (0, "juncture")
 
 
+TYPED = """
+    from dataclasses import dataclass
+
+    import pydantic
+    from juncture import START, StateGraph
+
+
+    @dataclass
+    class Point:
+        x: int
+        y: int = 0
+
+
+    class Model(pydantic.BaseModel):
+        x: int
+        y: int = 0
+
+
+    def add(state):
+        return {"y": state.x + 1}
+
+
+    points = StateGraph(Point).add_node(add).add_edge(START, "add")
+    models = StateGraph(Model).add_node(add).add_edge(START, "add")
+"""
+
+
+@pytest.mark.parametrize("name", ["points", "models"])
+def test_a_typed_state_takes_and_gives_objects(name: str, juncture: Juncture, write: Write):
+    write("typed.py", TYPED)
+    done = juncture("run", f"typed.py:{name}", "--input", '{"x": 1}')
+    assert (done.code, done.last["values"]) == (0, {"x": 1, "y": 2}), done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [("points", '"text"'), ("points", "[]"), ("points", "5"), ("models", '{"x": "many"}')],
+)
+def test_an_input_that_does_not_fit_is_usage(name: str, given: str, juncture: Juncture, write: Write):
+    write("typed.py", TYPED)
+    done = juncture("run", f"typed.py:{name}", "--input", given)
+    assert (done.code, done.out) == (2, ""), done.err
+
+
 # ── how it ends ──────────────────────────────────────────────────────────────────────────────────────────────
 
 ENDS = """

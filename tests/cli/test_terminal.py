@@ -4,6 +4,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Terminal
 
 Write = Callable[[str, str], Path]
@@ -117,6 +119,16 @@ def test_modes_that_were_asked_for_are_shown(terminal: Start, flow: Path):
     plain = without_styles(shown.seen)
     assert "updates count {'count': {'words': [2]}}" in plain
     assert "custom" not in plain
+
+
+def test_a_terminal_that_is_not_utf_8_gets_signs_that_it_has(
+    terminal: Start, flow: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    shown = terminal("run", "flow.py", "--input", '{"texts": ["ä"]}')
+    assert shown.ended() == 0
+    assert r"\u2713" in shown.seen
+    assert r"\xe4" in shown.seen
 
 
 def without_styles(text: str) -> str:

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -26,6 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: Otherwise; with the exit code.
     """
+    for name in ("stdout", "stderr"):  # closed by whoever started it: what is said there goes nowhere
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - as long as the process
     missing = [package for package in ("typer", "rich") if find_spec(package) is None]
     if missing:
         print(  # noqa: T201 - what else would print it isn't there

@@ -48,6 +48,8 @@ def as_object(option: str, value: Any) -> dict[str, Any] | None:
 
 def _read(option: str, text: str) -> Any:
     if text == "-":
+        if sys.stdin is None:
+            raise ConfigError(f"{option} - reads standard input, which is closed")
         return _parsed(f"{option} (from standard input)", _decoded(option, sys.stdin.buffer.read()))
     if not text.startswith("@"):
         return _parsed(option, text)

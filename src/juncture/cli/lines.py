@@ -12,7 +12,10 @@ from collections.abc import Generator
 from contextlib import contextmanager, redirect_stdout, suppress
 from typing import Any, TextIO
 
-from juncture.cli.reporting import announce, visible
+import typer
+
+from juncture.cli.exits import ExitCode
+from juncture.cli.reporting import announce, say, visible
 from juncture.cli.running import Begun, Ended
 from juncture.cli.shown import line_of, message_of
 from juncture.drivers.place import failure
@@ -25,40 +28,49 @@ class Output:
     def __init__(self, stream: TextIO) -> None:
         """Takes what standard output was before anything was redirected."""
         self._stream = stream
-        self.gone = False
-        """Whoever read it has closed it. What is written afterwards goes nowhere."""
+        self.lost: OSError | None = None
+        """Why it can't be written any more, mostly because whoever read it has closed it. What is written afterwards
+        goes nowhere."""
 
     def line(self, value: Any) -> bool:
-        """Writes a value as one line of JSON, in UTF-8, at once; False if nobody reads it."""
+        """Writes a value as one line of JSON, in UTF-8, at once; False if it can't be written any more."""
         return self._write(f"{line_of(value)}\n".encode())
 
     def text(self, text: str) -> bool:
-        """Writes lines, with their control characters made visible; False if nobody reads them."""
+        """Writes lines, with their control characters made visible; as `line`."""
         encoding = self._stream.encoding or "utf-8"
         return self._write(f"{visible(text)}\n".encode(encoding, "backslashreplace"))
 
     def _write(self, line: bytes) -> bool:
-        if self.gone:
+        if self.lost is not None:
             return False
         try:
             self._stream.buffer.write(line)
             self._stream.buffer.flush()
-        except BrokenPipeError:
-            self.gone = True
+        except OSError as error:
+            self.lost = error
             with suppress(OSError, ValueError):  # what is still buffered must not fail again when Python ends
                 nowhere = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nowhere, self._stream.fileno())
                 os.close(nowhere)
-        return not self.gone
+        return self.lost is None
 
 
 @contextmanager
 def own_output() -> Generator[Output]:
-    """Standard output for the command alone: meanwhile what user code prints goes to standard error."""
-    sys.stdout.flush()
+    """Standard output for the command alone: meanwhile what user code prints goes to standard error.
+
+    Raises:
+        typer.Exit: At the end, if it couldn't be written; quietly if whoever read it has closed it.
+    """
     output = Output(sys.stdout)
     with redirect_stdout(sys.stderr):
         yield output
+        if isinstance(output.lost, BrokenPipeError):
+            raise typer.Exit(ExitCode.READER_GONE)
+        if output.lost is not None:
+            say(f"error: standard output can't be written: {output.lost.strerror or output.lost}")
+            raise typer.Exit(ExitCode.FAILED)
 
 
 class Lines:
@@ -74,7 +86,7 @@ class Lines:
         announce(begun)
 
     def show(self, part: StreamPart) -> bool:
-        """Writes a part; False if nobody reads any more."""
+        """Writes a part; False if it can't be written any more."""
         return self._output.line(
             {"seq": part.seq, "mode": part.mode, "ns": part.ns, "node": part.node, "data": part.data}
         )

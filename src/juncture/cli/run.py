@@ -8,7 +8,6 @@ from typing import Annotated, cast
 
 import typer
 
-from juncture.cli.exits import ExitCode
 from juncture.cli.inputs import as_object, read_options
 from juncture.cli.lines import Lines, own_output
 from juncture.cli.loading import find_graph
@@ -69,9 +68,7 @@ def run(
         with own_output() as output:
             ask = Ask(find_graph(graph), given, *named, thread, checkpointer)
             ended = run_graph(ask, Lines(output, modes))
-            if output.gone:
-                raise typer.Exit(ExitCode.READER_GONE)
-            conclude(ended, with_traceback=traceback)
+        conclude(ended, with_traceback=traceback)
 
 
 def _on_terminal(ask: Ask, modes: tuple[StreamMode, ...]) -> Ended:

@@ -85,7 +85,7 @@ class Display(Protocol):
         ...
 
     def show(self, part: StreamPart) -> bool:
-        """Something happened; False if there is nobody any more who wants to know."""
+        """Something happened; False if nobody can be told any more, so that the run is stopped."""
         ...
 
     def end(self, ended: Ended) -> None:

@@ -6,6 +6,7 @@ code prints appears above the list.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from threading import Lock
 from time import monotonic
@@ -46,6 +47,9 @@ class Terminal:
         """Takes the modes that were asked for."""
         self._asked = modes or ("custom",)
         self.modes = tuple(dict.fromkeys((*self._asked, "tasks")))
+        reconfigure = getattr(sys.stdout, "reconfigure", None)
+        if reconfigure is not None:  # signs that a terminal's encoding doesn't have aren't errors
+            reconfigure(errors="backslashreplace")
         self._console = Console(highlight=False, markup=False, emoji=False)
         self._entries: dict[tuple[tuple[str, ...], str], _Entry] = {}
         self._lock = Lock()  # the list is drawn by a thread of its own
