@@ -511,6 +511,7 @@ def test_it_shows_the_keys_of_the_input_schema_else_those_of_the_state(engine):
 
     def look(name: str):
         def node(state: OverAllState):
+            assert isinstance(state, OverAllState)
             seen[name] = dict(state)
 
         return node
@@ -702,7 +703,8 @@ def test_in_debug_mode_a_changed_object_is_found(engine):
     assert place(caught.value) == ("a", "data")
 
 
-def test_a_try_after_another_sees_the_state_afresh(engine):
+@pytest.mark.parametrize("sent", [False, True], ids=["by an edge", "sent"])
+def test_a_try_after_another_sees_the_state_afresh(engine, sent):
     seen = []
 
     def flaky(state: OverAllState):
@@ -712,13 +714,10 @@ def test_a_try_after_another_sees_the_state_afresh(engine):
             raise ConnectionError
         return {"n": 1}
 
-    graph = (
-        StateGraph()
-        .add_node("a", flaky, retry_policy=RetryPolicy(initial_interval=0))
-        .add_edge(START, "a")
-        .compile()
-    )
-    assert engine.invoke(graph, {"log": ["a"]}) == {"log": ["a"], "n": 1}
+    graph = builder(None, {"start": nothing}, (START, "start"))
+    graph.add_node("a", flaky, retry_policy=RetryPolicy(initial_interval=0))
+    graph.add_conditional_edges("start", lambda state: Send("a", state) if sent else "a")
+    assert engine.invoke(graph.compile(), {"log": ["a"]}) == {"log": ["a"], "n": 1}
     assert seen == [["a"], ["a"]]
 
 

@@ -331,8 +331,6 @@ class _Assembly:
         others: dict[type, Schema | None] = {}
 
         def updates_of(result: Any, before: Any) -> Mapping[str, Any] | None:
-            if isinstance(result, StateView) and before is not None:
-                return result.changed_in_place()
             for candidate in objects:
                 update = candidate.updates_of(result, before if candidate is schema else None)
                 if update is not None:

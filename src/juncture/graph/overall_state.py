@@ -36,7 +36,7 @@ from juncture.channels import BinaryOperatorAggregate, LastValue, Replace, chann
 from juncture.channels.base import Channel, Reducer
 from juncture.drivers.context import CURRENT
 from juncture.engine.tables import Key, Tables
-from juncture.engine.values import CONTAINERS, admitted, copied, same
+from juncture.engine.values import CONTAINERS, admitted, copied
 from juncture.errors import ConfigError, GraphBuildError, InvalidUpdateError, note
 from juncture.graph.schema_base import NOTHING_SET, Snapshot
 from juncture.types import MARK_FOR_REMOVAL, MISSING, START
@@ -427,15 +427,6 @@ class StateView(OverAllState):
     def remembered(self, committed: Mapping[str, Any]) -> Snapshot:
         """What tells later which of the values that a node returns were handed out; see `Schema.snapshot`."""
         return self._copies, committed, NOTHING_SET
-
-    def changed_in_place(self) -> dict[str, Any]:
-        """The containers that are no longer as they were handed out, in the order of the state."""
-        copies = dict(self._copies)
-        return {
-            key: copies[key]
-            for key, value in self._values.items()
-            if key in copies and type(value) in CONTAINERS and not same(copies[key], value)
-        }
 
 
 def _check_mapping(what: str, given: Any) -> None:

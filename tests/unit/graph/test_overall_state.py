@@ -4,6 +4,7 @@ import copy
 import gc
 import operator
 import pickle
+import re
 import sys
 import threading
 from collections import OrderedDict, deque
@@ -30,6 +31,7 @@ from juncture import (
 from juncture.channels import BinaryOperatorAggregate, LastValue, LastValueAfterFinish, Topic
 from juncture.engine.values import admitted, copied
 from juncture.graph.overall_state import Rules, StateView
+from tests.house._source import ROOT
 
 
 class Typed(TypedDict):
@@ -419,6 +421,14 @@ def test_a_state_has_the_mark():
     assert OverAllState.MARK_FOR_REMOVAL is MARK_FOR_REMOVAL
 
 
+def test_the_page_on_state_names_what_there_is():
+    """And leaves nothing out."""
+    page = (ROOT / "docs" / "explanation" / "state.md").read_text(encoding="utf-8")
+    table = page.split("Beyond that:")[1].split("\n- ")[0]
+    named = set(re.findall(r"^\| `(?:OverAllState\.)?(\w+)", table, re.MULTILINE))
+    assert named == {name for name in vars(OverAllState) if not name.startswith("_")} - {"MARK_FOR_REMOVAL"}
+
+
 # ── updates ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -447,7 +457,19 @@ def test_c17_nothing_given_is_changed():
     assert new == {"q": ["q", "a", ["b"]], "deep": [[2]]}
     new["q"][2].append("c")
     new["deep"][0].append(3)
+    OverAllState.update(state, {"n": 1})["deep"][0].append(3)
+    assert state == {"q": ["q"], "deep": [[1]]}
     assert partial == {"q": ["a", ["b"]], "deep": [[2]]}
+
+
+def test_c17_also_not_by_a_strategy_that_changes_what_it_gets():
+    def swap(old, new):
+        old.append(new.pop())
+        return old
+
+    state, partial = OverAllState({"q": [1]}, key_strategies={"q": swap}), {"q": [2, 3]}
+    assert OverAllState.update(state, partial) == {"q": [1, 3]}
+    assert (state, partial) == ({"q": [1]}, {"q": [2, 3]})
 
 
 def test_c18_the_default_is_to_replace():
