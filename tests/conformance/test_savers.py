@@ -11,6 +11,7 @@ from juncture.savers import InMemorySaver, MemorySaver, Saver, open_saver
 from juncture.savers.base import needed_parts
 from juncture.savers.encrypted import EncryptedSaver, KeyRing
 from juncture.savers.file import FileSaver
+from juncture.savers.postgres import PostgresSaver
 from juncture.savers.redis import RedisSaver
 from juncture.testing.saver_conformance import LAWS, check_saver, checkpoint
 
@@ -24,6 +25,8 @@ SAVERS = {
 """Make a new, empty saver; they may use the folder, which is empty and their own."""
 ON_SERVERS = {
     "redis": ("redis_url", RedisSaver),
+    "postgres": ("postgres_url", PostgresSaver),
+    "postgres behind a pooler": ("pooled_postgres_url", PostgresSaver),
 }
 """Make a new, empty saver from the URL that a fixture of `tests.servers` gives."""
 
