@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
 
@@ -229,14 +228,15 @@ def test_ctrl_c_while_a_file_is_imported(start: Start, write: Write):
     assert child.returncode == 130
 
 
-def test_a_thread_that_ctrl_c_stopped_goes_on(write: Write, folder: Path):
+def test_a_thread_that_ctrl_c_stopped_goes_on(start: Start, write: Write, folder: Path):
     write(
         "kept.py",
         """
         import asyncio
         from pathlib import Path
 
-        from juncture import START, InMemorySaver, StateGraph
+        from juncture import START, StateGraph
+        from juncture.savers.file import FileSaver
 
 
         def before(state):
@@ -251,25 +251,15 @@ def test_a_thread_that_ctrl_c_stopped_goes_on(write: Write, folder: Path):
 
 
         graph = StateGraph().add_node(before).add_node(node).add_edge(START, "before").add_edge("before", "node")
-        app = graph.compile(InMemorySaver())
+        app = graph.compile(FileSaver("threads"))
         """,
     )
-    program = """
-        from pathlib import Path
-
-        from juncture.cli import main
-
-        for more in (["--input", "{}"], []):
-            try:
-                main(["run", "kept.py:app", "--thread", "t", *more])
-            except SystemExit as end:
-                print(f"code {end.code:d}", flush=True)
-            Path("go").touch()
-    """
-    child = subprocess.Popen(
-        [sys.executable, "-c", dedent(program)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    out, _ = interrupted(child, "working")
-    lines = out.splitlines()
-    assert [line for line in lines if line.startswith("code")] == ["code 130", "code 0"]
-    assert json.loads(lines[-2])["values"] == {"ran": ["before", "node"]}
+    stopped = start("run", "kept.py:app", "--thread", "t", "--input", "{}")
+    _, err = interrupted(stopped, "working")
+    assert stopped.returncode == 130
+    command = "juncture run kept.py:app --thread t"
+    assert err.endswith(f"To go on: {command}\n")
+    (folder / "go").touch()
+    done = shell(command)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout.splitlines()[-1])["values"] == {"ran": ["before", "node"]}

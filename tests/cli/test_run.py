@@ -345,7 +345,7 @@ def test_a_pause_before_a_node_has_the_same_code(juncture: Juncture, write: Writ
 # ── threads ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 KEPT = """
-    from juncture import START, Command, InMemorySaver, StateGraph, interrupt
+    from juncture import START, InMemorySaver, StateGraph
 
 
 
@@ -424,14 +424,8 @@ def test_input_for_a_thread_with_a_question_is_usage(juncture: Juncture, write: 
 
 
 ON_DISK = """
-    import pickle
-    from pathlib import Path
-
-    from juncture import START, InMemorySaver, StateGraph, interrupt
-    from juncture.savers import Saver
-
-    memory = InMemorySaver()
-    Own = type("Own", (Saver,), {name: getattr(memory, name) for name in Saver.__abstractmethods__})
+    from juncture import START, StateGraph, interrupt
+    from juncture.savers.file import FileSaver
 
 
     def boom(state):
@@ -442,18 +436,18 @@ ON_DISK = """
         return {"a": interrupt("ok?")}
 
 
-    app = StateGraph().add_node(boom).add_edge(START, "boom").compile(Own())
-    asking = StateGraph().add_node(ask).add_edge(START, "ask").compile(Own())
+    app = StateGraph().add_node(boom).add_edge(START, "boom").compile(FileSaver("threads"))
+    asking = StateGraph().add_node(ask).add_edge(START, "ask").compile(FileSaver("threads"))
 """
 
 
 def test_how_to_go_on_is_said_where_the_thread_outlives_the_command(juncture: Juncture, write: Write):
-    write("own.py", ON_DISK)
-    done = juncture("run", "own.py:app", "--input", "{}")
+    write("disk.py", ON_DISK)
+    done = juncture("run", "disk.py:app", "--input", "{}")
     thread = done.last["thread_id"]
-    assert f"thread: {thread} (to go on in it: juncture run own.py:app --thread {thread})" in done.err
-    assert f"To go on: juncture run own.py:app --thread {thread}\n" in done.err
-    named = juncture("run", "own.py:asking", "--input", "{}", "--thread", "a b")
+    assert f"thread: {thread} (to go on in it: juncture run disk.py:app --thread {thread})" in done.err
+    assert f"To go on: juncture run disk.py:app --thread {thread}\n" in done.err
+    named = juncture("run", "disk.py:asking", "--input", "{}", "--thread", "a b")
     assert "Answer with graph.invoke(Command(resume=…), thread_id='a b')" in named.err
 
 
