@@ -338,7 +338,7 @@ class FileSaver(Saver):
             try:
                 yield log
             finally:
-                if not log.is_over and not log.series and self._lease(log) is None:
+                if not log.is_over and log.is_empty and self._lease(log) is None:
                     log.delete()
 
     def _log(self, index: Index, file: int) -> Log:
@@ -361,7 +361,13 @@ class FileSaver(Saver):
             else:
                 self._indexes.move_to_end(name)
         with index.busy, self._reporting():
-            yield index
+            try:
+                yield index
+            except SaverError:
+                raise
+            except BaseException:  # it may have come between two things that belong together
+                index.forget()
+                raise
 
     @contextmanager
     def _reporting(self) -> Generator[None]:

@@ -14,23 +14,25 @@ whether or not the file system tells cases apart. Numbers are unsigned and big-e
 
 **A log** is a header and frames, one after the other without gaps.
 
-Header: 40 bytes and the id::
+Header: 44 bytes and the id::
 
     0   8   magic, b"JUNCLOG\n"
     8   4   version, 1
     12  4   generation: 1, and one more whenever the log is written anew
     16  16  birth: random bytes that a log has as long as the thread is there
     32  4   n, how long the id is
-    36  4   CRC of bytes 0 to 36 and of the id
+    36  4   CRC of bytes 0 to 36
     40  n   the thread id, UTF-8
+    ..  4   CRC of the id
 
-Frame: one call of `put` or `put_records`. 20 bytes, the meta and the body::
+Frame: one call of `put` or `put_records`. 24 bytes, the meta and the body::
 
     0   4   magic, b"\xf1JF\n"
     4   4   m, how long the meta is
     8   8   b, how long the body is
-    16  4   CRC of the log's first 40 bytes, the frame's own offset (8 bytes), bytes 0 to 16, and the meta
-    20  m   the meta, MessagePack
+    16  4   CRC of the log's first 40 bytes, the frame's own offset (8 bytes), and bytes 0 to 16
+    20  4   CRC of the same and the meta
+    24  m   the meta, MessagePack
     ..  b   the body: the pieces that the meta names, in that order, without gaps
 
 The meta is one of these arrays. A *piece* is ``[length, CRC]``, a *record* ``[task_id, kind, name, length, CRC]``::
@@ -40,7 +42,7 @@ The meta is one of these arrays. A *piece* is ``[length, CRC]``, a *record* ``[t
     ["records", namespace, checkpoint_id, records]
     ["part", namespace, seq, checkpoint_id, piece]      only in a log that was written anew: its checkpoint was dropped
 
-What a log says is what its frames say in their order. The CRC with the header's random bytes in it makes a frame valid
+What a log says is what its frames say in their order. The CRCs with the header's random bytes in them make a frame valid
 in this log and at this place only: a payload that looks like a frame isn't one.
 
 **What counts.** Whoever appends holds the log's lock, and first cuts off what follows the last valid frame. A frame
@@ -93,7 +95,7 @@ _CRC = struct.Struct(">I")
 _OFFSET = struct.Struct(">Q")
 START = _LOG.size + _CRC.size
 """Bytes of a log's header before the id: what tells this log, and this writing of it, from any other."""
-_FRAME_START = _FRAME.size + _CRC.size
+_FRAME_START = _FRAME.size + 2 * _CRC.size
 _CHUNK = 1 << 20
 
 Read: TypeAlias = Callable[[int, int], bytes]
@@ -152,11 +154,16 @@ def log_header(thread_id: str, birth: bytes, generation: int) -> bytes:
     """The bytes that a log begins with."""
     exact = thread_id.encode()
     start = _LOG.pack(_LOG_MAGIC, VERSION, generation, birth, len(exact))
-    return start + _CRC.pack(zlib.crc32(exact, zlib.crc32(start))) + exact
+    return b"".join((start, _crc(start), exact, _crc(exact)))
 
 
-def read_log_header(read: Read, path: str) -> tuple[bytes, str] | None:
-    """The first `START` bytes of a log and its thread's id; None if its header was never finished.
+def header_length(thread_id: str) -> int:
+    """How long the header of a thread's log is."""
+    return START + len(thread_id.encode()) + _CRC.size
+
+
+def read_log_header(read: Read, path: str) -> tuple[bytes, str, int] | None:
+    """The first `START` bytes of a log, its thread's id, and where frames begin; None if it was never finished.
 
     Raises:
         SaverError: It is no log, a damaged one, or one of another version.
@@ -168,12 +175,19 @@ def read_log_header(read: Read, path: str) -> tuple[bytes, str] | None:
     if magic != _LOG_MAGIC:
         raise SaverError(f"{path} isn't a log of Juncture. Move it out of this folder.")
     check_version(version, path)
-    exact = read(START, length)
-    if len(exact) < length:
-        return None
-    if _CRC.unpack_from(start, _LOG.size)[0] != zlib.crc32(exact, zlib.crc32(start[: _LOG.size])):
+    if start[_LOG.size :] != _crc(start[: _LOG.size]):
         raise damaged(path, 0)
-    return start, exact.decode()
+    rest = read(START, length + _CRC.size)
+    if len(rest) < length + _CRC.size:
+        return None
+    exact = rest[:length]
+    if rest[length:] != _crc(exact):
+        raise damaged(path, START)
+    return start, exact.decode(), START + len(rest)
+
+
+def _crc(content: bytes) -> bytes:
+    return _CRC.pack(zlib.crc32(content))
 
 
 def birth_of(start: bytes) -> bytes:
@@ -223,7 +237,8 @@ def frame(start: bytes, offset: int, meta: Meta, pieces: Sequence[bytes]) -> byt
             f"a name in {meta[:3]!r} can't be stored exactly: {error}. Nothing was saved."
         ) from error
     head = _FRAME.pack(_FRAME_MAGIC, len(packed), sum(map(len, pieces)))
-    return b"".join((head, _CRC.pack(_frame_crc(start, offset, head, packed)), packed, *pieces))
+    crc = _head_crc(start, offset, head)
+    return b"".join((head, _CRC.pack(crc), _CRC.pack(zlib.crc32(packed, crc)), packed, *pieces))
 
 
 def frames(start: bytes, read: Read, offset: int, size: int) -> Iterator[Frame]:
@@ -242,11 +257,12 @@ def frame_at(start: bytes, read: Read, offset: int, size: int) -> Frame | None:
     if len(head) < _FRAME_START:
         return None
     magic, length, body = _FRAME.unpack_from(head)
+    crc = _head_crc(start, offset, head[: _FRAME.size])
     end = offset + _FRAME_START + length + body
-    if magic != _FRAME_MAGIC or end > size:
+    if magic != _FRAME_MAGIC or head[_FRAME.size : -_CRC.size] != _CRC.pack(crc) or end > size:
         return None
     packed = read(offset + _FRAME_START, length)
-    if _CRC.unpack_from(head, _FRAME.size)[0] != _frame_crc(start, offset, head[: _FRAME.size], packed):
+    if head[-_CRC.size :] != _CRC.pack(zlib.crc32(packed, crc)):
         return None
     return Frame(ormsgpack.unpackb(packed), end - body, end)
 
@@ -265,8 +281,8 @@ def is_torn(start: bytes, read: Read, offset: int, size: int) -> bool:
     return True
 
 
-def _frame_crc(start: bytes, offset: int, head: bytes, packed: bytes) -> int:
-    return zlib.crc32(packed, zlib.crc32(head, zlib.crc32(_OFFSET.pack(offset), zlib.crc32(start))))
+def _head_crc(start: bytes, offset: int, head: bytes) -> int:
+    return zlib.crc32(head, zlib.crc32(_OFFSET.pack(offset), zlib.crc32(start)))
 
 
 def _whole(found: Frame, read: Read) -> bool:

@@ -73,6 +73,11 @@ class Log:
         return bool(self._index.start)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether the file holds no frame, whatever was remembered or forgotten of it."""
+        return os.fstat(self._file).st_size <= form.header_length(self.thread_id)
+
+    @property
     def start(self) -> bytes:
         """The first bytes of the log."""
         return self._index.start
@@ -116,13 +121,12 @@ class Log:
             header = form.read_log_header(window.read, str(self._path))
             if header is None:
                 return
-            start, thread_id = header
+            start, thread_id, end = header
             if thread_id != index.thread_id:
                 raise SaverError(
                     f"{self._path} is the log of thread {thread_id!r}: it was renamed. Rename it back."
                 )
-            index.end = form.START + len(thread_id.encode())
-            index.start = start
+            index.start, index.end = start, end
         if self._size == index.end:
             return
         for frame in form.frames(index.start, window.read, index.end, self._size):
@@ -185,13 +189,13 @@ class Log:
                 os.fsync(file)
             self.is_over = True
             fresh.replace(self._path)
+            self._index.forget()
         except BaseException:
             with suppress(OSError):
                 fresh.unlink()
             raise
         finally:
             os.close(file)
-            self._index.forget()
         if self._sync:
             sync_folder(self._path.parent)
 
