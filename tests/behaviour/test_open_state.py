@@ -232,7 +232,7 @@ def test_strategies_come_from_any_function_that_makes_them(engine):
     )
     assert engine.invoke(graph, {"total": 1}) == {"messages": [1], "total": 3}
     with pytest.raises(GraphBuildError, match="call it"):
-        StateGraph(key_strategies=common)  # pyright: ignore[reportArgumentType]
+        StateGraph(key_strategies=common)
     with pytest.raises(GraphBuildError, match=r"\(a, b\) -> c"):
         chain(None, a=nothing, options={"key_strategies": {"messages": lambda: Append()}})
 
@@ -629,7 +629,7 @@ def test_a_change_in_place_reaches_nobody(engine, saver, colour, any_schema):
         state.data["profile"].clear()
         state.snapshot()["messages"].clear()
         with pytest.raises(TypeError):
-            state["messages"] = []  # pyright: ignore[reportIndexIssue]
+            state["messages"] = []
 
     def look(state: OverAllState):
         seen.append(dict(state))
@@ -887,7 +887,7 @@ def test_strategies_that_the_graph_doesnt_have_cant_come_with_an_input(engine, s
 @pytest.mark.parametrize("role", ["state_schema", "input_schema", "output_schema"])
 def test_it_is_no_schema(role):
     with pytest.raises(GraphBuildError, match=r"OverAllState isn't a schema.*leave the schema out"):
-        StateGraph(**{role: OverAllState})  # pyright: ignore[reportArgumentType]
+        StateGraph(**{role: OverAllState})
 
 
 class Mine(OverAllState):
