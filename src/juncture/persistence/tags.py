@@ -16,6 +16,7 @@ from __future__ import annotations
 import collections
 import datetime
 import importlib
+import math
 import struct
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -94,7 +95,12 @@ def _fraction(value: Any, pack: Pack) -> bytes:
 def _to_fraction(payload: bytes, unpack: Unpack) -> Any:
     from fractions import Fraction
 
-    return Fraction(*unpack(payload))
+    numerator, denominator = unpack(payload)
+    if type(numerator) is not int or type(denominator) is not int:
+        raise ValueError(
+            "a fraction is of two integers"
+        )  # of a text like "1e999999999" it would compute for years
+    return Fraction(numerator, denominator)
 
 
 # ── containers ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -299,7 +305,7 @@ def array(value: Any, pack: Pack) -> bytes:
     if value.dtype == object:
         return pack(["O", list(value.shape), order, list(value.flat)])
     descr = None
-    if value.dtype.kind in "biufcmMSUV" and not value.dtype.hasobject:
+    if _is_plain(value.dtype):
         descr = numpy.lib.format.dtype_to_descr(value.dtype)
     # A dtype of another library may call itself by the name of one of numpy's.
     if descr is None or numpy.lib.format.descr_to_dtype(descr) != value.dtype:
@@ -307,16 +313,26 @@ def array(value: Any, pack: Pack) -> bytes:
     return pack([descr, list(value.shape), order, value.tobytes(order)])
 
 
+def _is_plain(dtype: Any) -> bool:
+    """Whether the items are so many bytes and nothing else."""
+    return dtype.kind in "biufcmMSUV" and not dtype.hasobject and dtype.itemsize > 0
+
+
 def _to_array(payload: bytes, unpack: Unpack) -> Any:
     numpy: Any = importlib.import_module("numpy")  # not a dependency; whoever stored an array has it
     descr, shape, order, content = unpack(payload)
     if descr == "O":
-        made = numpy.empty(tuple(shape), dtype=object, order=order)
-        made.flat = content
-        return made
+        items = numpy.empty(len(content), dtype=object)
+        for place, item in enumerate(content):  # at once, numpy would look into items that are lists
+            items[place] = item
+        return items.reshape(tuple(shape)).copy(order=order)
     dtype = numpy.lib.format.descr_to_dtype(descr)
-    if dtype.hasobject:
-        raise ValueError("an array of plain bytes can't hold objects")
+    if not _is_plain(dtype):
+        raise ValueError("an array of plain bytes can't hold anything else")
+    # Before numpy is asked for the memory that the shape needs.
+    lengths = {type(length) for length in shape} <= {int}
+    if not lengths or type(content) is not bytes or math.prod(shape) * dtype.itemsize != len(content):
+        raise ValueError("the array's shape doesn't fit its bytes")
     if not content:
         return numpy.empty(tuple(shape), dtype, order=order)
     return numpy.ndarray(tuple(shape), dtype, buffer=bytearray(content), order=order)
@@ -328,7 +344,10 @@ def numpy_scalar(value: Any, pack: Pack) -> bytes:
 
 
 def _to_numpy_scalar(payload: bytes, unpack: Unpack) -> Any:
-    return _to_array(payload, unpack)[()]
+    made = _to_array(payload, unpack)
+    if made.shape:
+        raise ValueError("a scalar has no dimensions")
+    return made[()]
 
 
 # ── the tables ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,13 +1,12 @@
-"""numpy's arrays and scalars come back exactly. Run where numpy is installed."""
+"""numpy's arrays and scalars come back exactly."""
 
+import numpy as np
 import ormsgpack
 import pytest
 
 from juncture.errors import SerializationError
 from juncture.persistence.codec import Codec
 from juncture.persistence.registry import DEFAULT, Registry
-
-np = pytest.importorskip("numpy", exc_type=ImportError)
 
 CODEC = Codec(Registry(DEFAULT))
 RECORD = np.dtype([("name", "<U3"), ("at", "<M8[s]"), ("point", "<f4", (2,))])
@@ -56,6 +55,29 @@ def test_an_array_comes_back_exactly(array):
         assert found.tolist() == array.tolist()
     else:
         assert found.tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_objects_in_an_array_stay_what_they_are_even_if_they_look_like_more_dimensions(order):
+    for items in (
+        [[1, 2], [3, 4]],
+        [np.arange(2), np.arange(2)],
+        [(1,), (2,)],
+        [np.array(5), np.int8(5)],
+        [[], []],
+    ):
+        array = np.empty((2, 1, 2), dtype=object, order=order)
+        for place in np.ndindex(array.shape):
+            array[place] = items[place[0]]
+        found = back(array)
+        assert found.shape == array.shape
+        assert found.flags.f_contiguous == array.flags.f_contiguous
+        for place in np.ndindex(array.shape):
+            assert type(found[place]) is type(array[place])
+            assert np.array_equal(found[place], array[place])
+    alone = np.empty((), dtype=object)
+    alone[()] = [1, 2]
+    assert back(alone)[()] == [1, 2]
 
 
 def test_an_array_that_was_read_is_its_own():
@@ -109,6 +131,8 @@ class Matrix(np.ndarray):
         np.ma.array([1, 2], mask=[0, 1]),
         np.array([(1, None)], dtype=[("a", int), ("b", object)]),
         np.array(["text of any length"], dtype=np.dtypes.StringDType()),
+        np.zeros(3, dtype="V0"),
+        np.zeros(3, dtype=[]),
     ],
     ids=lambda array: type(array).__name__ + str(array.dtype),
 )
@@ -122,8 +146,45 @@ def test_an_object_in_an_array_must_be_storable():
         CODEC.encode({"a": np.array([object()], dtype=object)}, "state")
 
 
-def test_forged_bytes_never_become_objects():
-    for descr in ("|O", [["a", "|O"]]):
-        stored = ormsgpack.packb(ormsgpack.Ext(48, ormsgpack.packb([descr, [1], "C", b"\x00" * 8])))
+@pytest.mark.parametrize(
+    "forged",
+    [
+        ["|O", [1], "C", b"\x00" * 8],
+        [[["a", "|O"]], [1], "C", b"\x00" * 8],
+        [[["a", ["|O", [1]]]], [1], "C", b"\x00" * 8],
+        ["T", [1], "C", b"\x00" * 16],
+        ["<f8", [10**12], "C", b""],
+        ["<f8", [10**12, 10**12], "C", b"\x00" * 8],
+        ["<f8", [2**61 + 1], "C", b"\x00" * 8],
+        ["<f8", [-1, -1], "C", b"\x00" * 8],
+        ["<f8", [1.0], "C", b"\x00" * 8],
+        ["<f8", [True], "C", b"\x00" * 8],
+        ["<f8", ["1"], "C", b"\x00" * 8],
+        ["<f8", 1, "C", b"\x00" * 8],
+        ["<f8", [1], "C", b"\x00" * 7],
+        ["<f8", [1], "C", [0] * 8],
+        ["<f8", [1], "Z", b"\x00" * 8],
+        ["<f8", [1] * 100, "C", b"\x00" * 8],
+        ["V0", [10**12], "C", b""],
+        ["<U0", [10**12], "C", b""],
+        [[["a", "<f8", [10**6, 10**6]]], [1], "C", b""],
+        ["O", [10**12], "C", [1]],
+        ["O", [1], "C", 10**12],
+        ["no dtype", [1], "C", b"x"],
+        ["os.system", [1], "C", b"x"],
+        [None, [1], "C", b"x"],
+        ["<f8", [1], "C"],
+    ],
+    ids=repr,
+)
+def test_forged_bytes_become_no_objects_and_take_no_memory(forged):
+    for tag in (48, 49):
+        stored = ormsgpack.packb(ormsgpack.Ext(tag, ormsgpack.packb(forged)))
         with pytest.raises(SerializationError, match="can't be rebuilt"):
             CODEC.decode(stored)
+
+
+def test_a_forged_scalar_has_no_dimensions():
+    stored = ormsgpack.packb(ormsgpack.Ext(49, ormsgpack.packb(["<f8", [1], "C", b"\x00" * 8])))
+    with pytest.raises(SerializationError, match="no dimensions"):
+        CODEC.decode(stored)
