@@ -5,7 +5,7 @@
    key's containers when the key is first read, so a node pays for what it reads, and never for what it doesn't.
 3. What is handed out stays as it was: later steps don't show in it, and threads may share it without a lock, since
    the first of two that read a key at once gives both its copy.
-4. Wherever a state crosses into a run (an update, a `Send`, a question, a task's result) it becomes a plain dict.
+4. Wherever a state crosses into a run (an update, a `Send`, the result of a task) it becomes a plain dict.
 5. Equality is that of mappings: strategies and the store have no part in it.
 """
 
