@@ -127,7 +127,7 @@ class Try(TaskContext):
 def place_of(program: Program, task: Task) -> str:
     """What is unique for a task, and the same when it runs again after a restart."""
     shared = program.shared
-    return "\x1f".join((shared.thread_id or shared.run_id, *program.namespace, task.id))
+    return "\x1f".join((program.loop.request.origin or shared.run_id, *program.namespace, task.id))
 
 
 def body(program: Program, task: Task) -> Outcome:

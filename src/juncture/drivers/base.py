@@ -138,6 +138,7 @@ class Driver(ABC):
                 answers=self.answers_for(task),
                 saving=saving,
                 thread_id=self.shared.thread_id,
+                origin=request.origin,
                 namespace=namespace,
                 modes=modes,
                 value_keys=tables.output_keys,

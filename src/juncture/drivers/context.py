@@ -139,7 +139,9 @@ class TaskContext:
             content = self._content(value, key)
             occurrence = self._asked.get(content, 0)
             identity = f"{self.task.identity}{content}\x1f{occurrence}"
-            asked = question_id(shared.thread_id or shared.run_id, self.program.namespace, owner.id, identity)
+            asked = question_id(
+                self.program.loop.request.origin or shared.run_id, self.program.namespace, owner.id, identity
+            )
             found, answer = self._answer(asked, value, key)
             if found:
                 self._asked[content] = occurrence + 1

@@ -46,6 +46,8 @@ class Request:
     """For nested graphs: answers by the id of their question."""
     saving: bool = False
     thread_id: str | None = None
+    origin: str = ""
+    """The thread's name in the ids of questions; of a copied thread, that of the one it was copied from."""
     checkpoint_id: str | None = None
     """Where to go on from, if not from the newest checkpoint."""
     namespace: tuple[str, ...] = ()
@@ -132,9 +134,10 @@ def _load(loop: Loop) -> Program:
     if request.kind not in ("input", "update"):
         check_known(loop.tables, state, request.thread_id)
     loop.head, loop.seq, loop.state = saved.checkpoint_id, saved.head_seq, state
+    request.origin = state.origin or request.origin
     saved.records = [
         *state.carried,
-        *pauses_after(request.thread_id or "", request.namespace, state),
+        *pauses_after(request.origin, request.namespace, state),
         *saved.records,
     ]
     if saved.checkpoint_id != saved.head_id:

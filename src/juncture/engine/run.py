@@ -478,9 +478,7 @@ class Loop:
         for task in tasks:
             name = task.node.name
             if (name in names or "*" in names) and name not in stops and task.node.kind != ENTRY:
-                stops[name] = static_question(
-                    request.thread_id or "", request.namespace, task.step, name, when
-                )
+                stops[name] = static_question(request.origin, request.namespace, task.step, name, when)
         return list(stops.values())
 
     def _just_paused(self) -> bool:

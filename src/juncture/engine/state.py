@@ -71,6 +71,8 @@ class State:
     answered anew, and ``b`` from then on."""
     memory: dict[str, str] = field(default_factory=dict[str, str])
     """For each nested graph with a memory of its own (by node): the checkpoint at which it stands."""
+    origin: str = ""
+    """Of a copied thread: the thread that it was copied from, whose name is part of the ids of its questions."""
     owner: str = ""
     """Of a nested graph with a memory of its own: the parent's task that it last began for."""
 

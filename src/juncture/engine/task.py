@@ -55,14 +55,16 @@ class Task:
     @property
     def id(self) -> str:
         """Unique within the thread's namespace and stable over restarts; also its part of a nested namespace."""
-        if self.identity:
-            return self.identity
-        send = "" if self.send < 0 else f".{self.send}"
-        branch = f"~{self.branch}" if self.branch else ""
-        return f"{self.node.name}:{self.step}{send}{branch}"
+        return self.identity or task_id(self.node.name, self.step, self.send, self.branch)
 
     def __repr__(self) -> str:
         return f"<task {self.id} attempt {self.attempt}>"
+
+
+def task_id(node: str, step: int, send: int, branch: str) -> str:
+    """The id of a task; ``send`` is its place among the sends of the step, or -1."""
+    place = f"{step}" if send < 0 else f"{step}.{send}"
+    return f"{node}:{place}~{branch}" if branch else f"{node}:{place}"
 
 
 def input_of(task: Task) -> Any:

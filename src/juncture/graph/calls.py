@@ -222,6 +222,7 @@ class Call:
             shared.answers,
             saving=self.log is not None,
             thread_id=self.thread_id,
+            origin=self._origin(),
             checkpoint_id=self.options.checkpoint_id,
             namespace=self.namespace,
             modes=shared.modes,
@@ -253,6 +254,11 @@ class Call:
     @property
     def _restricts(self) -> bool:
         return self.output_keys is not self.graph.tables.output_keys
+
+    def _origin(self) -> str:
+        if self.outer is not None and self.nested:
+            return self.outer.program.loop.request.origin
+        return self.thread_id or ""
 
     def _reader(self) -> Reader:
         return Reader(self.graph.tables, self.graph.tables.entry, None, {}, None, self.run_id)

@@ -31,6 +31,7 @@ A checkpoint stands in a saver as columns, a header, and parts (`juncture.savers
     branch    text                        see `State`
     memory    {node: checkpoint id}       see `State`
     owner     task id                     see `State`
+    origin    thread id                   see `State`
     metadata  {name: value}               what the caller of the run gave; to be listed and filtered
     size      int                         the bytes of the body as one whole part, when that was last known
 
@@ -134,6 +135,8 @@ def header_bytes(  # noqa: C901 - an entry each; a loop over all of them costs m
         header["memory"] = state.memory
     if state.owner:
         header["owner"] = state.owner
+    if state.origin:
+        header["origin"] = state.origin
     if metadata:
         header["metadata"] = dict(metadata)
     if size:
@@ -306,6 +309,7 @@ def bare_state(step: int, header: dict[str, Any]) -> State:
         branch=header.get("branch", ""),
         memory=header.get("memory", {}),
         owner=header.get("owner", ""),
+        origin=header.get("origin", ""),
     )
 
 

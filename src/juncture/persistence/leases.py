@@ -11,11 +11,20 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 import weakref
 from time import monotonic
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
+from juncture.errors import ThreadBusyError
+from juncture.persistence.asking import Ask, Asking
+from juncture.persistence.holders import is_dead, this_holder
 from juncture.savers.base import Lease, Saver
+
+OnBusy: TypeAlias = Literal["raise", "wait"]
+
+WAITING: Final = 0.05
+"""Seconds between two looks at a thread that somebody else runs."""
 
 _RENEWALS: Final = 3
 """How often a lease is renewed in the time after which it would run out."""
@@ -103,8 +112,57 @@ def keep(saver: Saver, lease: Lease) -> Held:
     return held
 
 
-def let_go(saver: Saver, held: Held) -> None:
-    """Renews a lease no more."""
+def acquire(saver: Saver, thread_id: str, on_busy: OnBusy) -> Asking[Held]:
+    """Takes the lease of a thread, and keeps it alive.
+
+    Raises:
+        ThreadBusyError: Another run has it, and ``on_busy`` isn't ``"wait"``.
+    """
+    token = os.urandom(16).hex()
+    dead: str | None = None
+    while True:
+        args = (thread_id, this_holder(), token, saver.lease_ttl)
+        try:
+            lease: Lease = yield Ask(saver, "acquire_lease", args, {"instead_of": dead})
+        except ThreadBusyError as busy:
+            if dead != busy.lease.token and is_dead(busy.lease.holder):
+                dead = busy.lease.token
+                continue
+            if on_busy == "raise":
+                raise
+        else:
+            return keep(saver, lease)
+        yield Ask(_Pause, "sleep", (WAITING,))
+
+
+def release(saver: Saver, held: Held) -> Asking[None]:
+    """Gives a lease back. Where the saver can't be reached, it is left to run out."""
     keeper = _keepers.get(saver)
     if keeper is not None:
         keeper.discard(held)
+    try:
+        yield Ask(saver, "release_lease", (held.lease,))
+    except Exception:
+        logging.getLogger("juncture").warning(
+            "the lease of thread %r could not be given back; it runs out in %s s",
+            held.lease.thread_id,
+            saver.lease_ttl,
+            exc_info=True,
+        )
+
+
+def is_free(lease: Lease) -> bool:
+    """Whether nobody lives to use a lease."""
+    return (lease.expires_in is not None and lease.expires_in <= 0) or is_dead(lease.holder)
+
+
+class _Pause:
+    """Waiting, for both kinds of code."""
+
+    sleep = staticmethod(time.sleep)
+
+    @staticmethod
+    async def asleep(seconds: float) -> None:
+        import asyncio  # a program without async code never pays for it
+
+        await asyncio.sleep(seconds)

@@ -18,7 +18,6 @@ When something is durable
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -48,16 +47,12 @@ from juncture.persistence.format import (
     record_bytes,
     saved_of,
 )
-from juncture.persistence.holders import is_dead, this_holder
+from juncture.persistence.leases import OnBusy
 from juncture.persistence.track import Track
 from juncture.savers.base import Lease, LoadedCheckpoint, Saver, StoredCheckpoint, StoredRecord, lease_lost
 
 Namespace: TypeAlias = tuple[str, ...]
 Durability: TypeAlias = Literal["sync", "async", "exit"]
-OnBusy: TypeAlias = Literal["raise", "wait"]
-
-WAITING: Final = 0.05
-"""Seconds between two looks at a thread that somebody else runs."""
 
 
 @dataclass(slots=True)
@@ -86,18 +81,6 @@ class _HeldBack:
     checkpoint_id: str = ""
     source: str = ""
     records: list[TaskRecord] = field(default_factory=list[TaskRecord])
-
-
-class _Pause:
-    """Waiting, for both kinds of code."""
-
-    sleep = staticmethod(time.sleep)
-
-    @staticmethod
-    async def asleep(seconds: float) -> None:
-        import asyncio  # a program without async code never pays for it
-
-        await asyncio.sleep(seconds)
 
 
 class ThreadLog:
@@ -238,28 +221,6 @@ class ThreadLog:
 
     # ---- the lease
 
-    def _acquire(self) -> Asking[None]:
-        saver, token = self._saver, os.urandom(16).hex()
-        dead: str | None = None
-        while True:
-            try:
-                lease = yield Ask(
-                    saver,
-                    "acquire_lease",
-                    (self.thread_id, this_holder(), token, saver.lease_ttl),
-                    {"instead_of": dead},
-                )
-            except ThreadBusyError as busy:
-                if dead != busy.lease.token and is_dead(busy.lease.holder):
-                    dead = busy.lease.token
-                    continue
-                if self._on_busy == "raise":
-                    raise
-            else:
-                self._held = leases.keep(saver, lease)
-                return
-            yield Ask(_Pause, "sleep", (WAITING,))
-
     @property
     def _lease(self) -> Lease | None:
         """The right to write.
@@ -285,7 +246,7 @@ class ThreadLog:
             if self._background is not None:
                 yield Ask(self._background, "join")
             if self._held is None:
-                yield from self._acquire()
+                self._held = yield from leases.acquire(self._saver, self.thread_id, self._on_busy)
             saved = yield from self._read(namespace, checkpoint_id)
         except Exception as error:
             self._note(error, "loading", namespace, checkpoint_id)
@@ -461,8 +422,7 @@ class ThreadLog:
             self._points.clear()
             held, self._held = self._held, None
             if held is not None:
-                leases.let_go(self._saver, held)
-                yield from self._release(held.lease)
+                yield from leases.release(self._saver, held)
 
     def _join(self) -> Asking[None]:
         try:
@@ -470,19 +430,6 @@ class ThreadLog:
         except BaseException as error:
             self._not_saved(error, "saving in the background", (), None)
             raise
-
-    def _release(self, lease: Lease) -> Asking[None]:
-        try:
-            yield Ask(self._saver, "release_lease", (lease,))
-        except Exception:
-            import logging
-
-            logging.getLogger("juncture").warning(
-                "the lease of thread %r could not be given back; it runs out in %s s",
-                self.thread_id,
-                self._saver.lease_ttl,
-                exc_info=True,
-            )
 
     # ---- errors
 

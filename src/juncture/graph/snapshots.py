@@ -1,0 +1,208 @@
+"""A checkpoint as users see it: `StateSnapshot`, made of what was saved and of the graph that it is of.
+
+Pure: what has to be read was read before. A checkpoint of another version of the graph, with nodes that this one
+doesn't have, is shown as well; only running it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from juncture.engine.commit import apply, merge
+from juncture.engine.interrupts import open_questions, pauses_after
+from juncture.engine.plan import unfinished
+from juncture.engine.state import Saved, State, TaskRecord
+from juncture.engine.streaming import updates_payload, values_payload
+from juncture.engine.tables import GRAPH, Tables
+from juncture.engine.task import task_id
+from juncture.persistence.format import namespace_text
+from juncture.types import (
+    ROOT,
+    Interrupt,
+    StateSnapshot,
+    TaskSnapshot,
+    ThreadSnapshot,
+    ThreadStatus,
+)
+
+
+@dataclass(slots=True)
+class Due:
+    """A task of the step that follows a checkpoint, and what was saved about it."""
+
+    id: str
+    name: str
+    path: tuple[str | int, ...]
+    writes: Sequence[tuple[str, Any]] | None = None
+    """What it wrote, if it has ended."""
+    error: str | None = None
+    questions: list[Interrupt] = field(default_factory=list[Interrupt])
+    """Those that are open."""
+
+
+def config_of(thread_id: str, namespace: tuple[str, ...], checkpoint_id: str | None) -> dict[str, Any]:
+    """A config that names a checkpoint, or a namespace."""
+    named: dict[str, Any] = {"thread_id": thread_id, "checkpoint_ns": namespace_text(namespace)}
+    if checkpoint_id is not None:
+        named["checkpoint_id"] = checkpoint_id
+    return {"configurable": named}
+
+
+def all_records(saved: Saved, thread_id: str, namespace: tuple[str, ...]) -> list[TaskRecord]:
+    """Everything that is known about the tasks of the step that follows."""
+    state = saved.state
+    return [
+        *state.carried,
+        *pauses_after(state.origin or thread_id, namespace, state),
+        *saved.records,
+    ]
+
+
+def due_tasks(tables: Tables, state: State, records: Sequence[TaskRecord]) -> list[Due]:
+    """The tasks of the step that follows, in plan order."""
+    branch = state.branch.partition(">")[0]
+    due = [
+        Due(task_id(n, state.step + 1, -1, branch), n, ("edge", n)) for n in state.due or _held(tables, state)
+    ]
+    for index, send in enumerate(state.sends):
+        due.append(
+            Due(task_id(send.node, state.step + 1, index, branch), send.node, ("send", index, send.node))
+        )
+    answered = {record.name for record in records if record.kind == "answer"}
+    for task in due:
+        for record in records:
+            if record.task_id == task.id:
+                _note(task, record, answered)
+            elif record.kind == "paused" and record.name not in answered:
+                question: Interrupt = record.content
+                if question.when == "before" and question.node == task.name:
+                    task.questions.append(question)
+    return due
+
+
+def _held(tables: Tables, state: State) -> Sequence[str]:
+    """What is due once nothing else is."""
+    if state.sends:
+        return ()
+    if state.deferred:
+        return state.deferred
+    return sorted(
+        {
+            tables.joins[name].target
+            for name in state.joins
+            if name in tables.joins and tables.joins[name].policy == "arrived"
+        }
+    )
+
+
+def _note(task: Due, record: TaskRecord, answered: set[str]) -> None:
+    if record.kind == "done":
+        task.writes, task.error = (None if record.content is None else record.content[0]), None
+        if record.content is not None:
+            task.questions.clear()
+    elif record.kind == "failed":
+        task.error = record.content
+    elif record.kind == "question" and record.name not in answered and task.writes is None:
+        task.questions.append(record.content)
+
+
+def snapshot(
+    tables: Tables,
+    saved: Saved,
+    thread_id: str,
+    namespace: tuple[str, ...],
+    *,
+    nested: Mapping[str, Mapping[str, Any] | StateSnapshot],
+    newest: bool,
+) -> StateSnapshot:
+    """What users see of a checkpoint.
+
+    Args:
+        tables: Of the graph that it is of.
+        saved: The checkpoint.
+        thread_id: Its thread.
+        namespace: Which nested graph's.
+        nested: By the id of a task: what is known of the nested graph that it is.
+        newest: Show what tasks that have ended wrote as if it had been committed.
+    """
+    records = all_records(saved, thread_id, namespace)
+    tasks = due_tasks(tables, saved.state, records)
+    shown = tuple(
+        TaskSnapshot(
+            task.id,
+            task.name,
+            task.path,
+            task.error,
+            tuple(task.questions),
+            nested.get(task.id),
+            None if task.writes is None else updates_payload(task.writes, None),
+        )
+        for task in tasks
+    )
+    metadata = {"source": saved.source, "step": saved.state.step, "run_id": saved.run_id, **saved.metadata}
+    return StateSnapshot(
+        values=_values(tables, saved.state, tasks if newest else []),
+        next=tuple(dict.fromkeys(task.name for task in tasks if task.writes is None)),
+        config=config_of(thread_id, namespace, saved.checkpoint_id),
+        metadata=metadata,
+        created_at=when(saved.created_at),
+        parent_config=None if saved.parent_id is None else config_of(thread_id, namespace, saved.parent_id),
+        tasks=shown,
+        interrupts=tuple(open_questions(records)) if newest or records else (),
+    )
+
+
+def empty_snapshot(thread_id: str, namespace: tuple[str, ...]) -> StateSnapshot:
+    """What users see of a thread that has no checkpoint."""
+    return StateSnapshot({}, (), config_of(thread_id, namespace, None), None, None, None, (), ())
+
+
+def _values(tables: Tables, state: State, tasks: Sequence[Due]) -> Any:
+    shown = State(values=dict(state.values), cells=dict(state.cells))
+    ended = [(task.name, task.writes) for task in tasks if task.writes is not None]
+    if ended:
+        apply(shown, merge(tables, shown, ended))
+    values = values_payload(shown, None)
+    return values.get(ROOT) if tables.entry.root_value else values
+
+
+def when(seconds: float) -> str:
+    """A time, as text."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def is_graph(tables: Tables, name: str) -> Tables | None:
+    """The tables of the nested graph that a node is; None if it is none."""
+    node = tables.nodes.get(name)
+    return node.graph if node is not None and node.kind == GRAPH else None
+
+
+def thread_snapshot(
+    tables: Tables, thread_id: str, saved: Saved, holder: str | None, *, runs: bool | None
+) -> ThreadSnapshot:
+    """A thread in a listing.
+
+    Args:
+        tables: Of the graph.
+        thread_id: The thread.
+        saved: Its newest checkpoint.
+        holder: Who has its lease, if anybody has.
+        runs: Whether the holder is alive; None if there is none.
+    """
+    records = all_records(saved, thread_id, ())
+    tasks = due_tasks(tables, saved.state, records)
+    questions = tuple(open_questions(records))
+    status: ThreadStatus
+    if runs is not None:
+        status = "running" if runs else "dead"
+    elif any(task.error is not None for task in tasks):
+        status = "failed"
+    elif questions:
+        status = "interrupted"
+    else:
+        status = "unfinished" if unfinished(tables, saved.state) else "completed"
+    due = tuple(dict.fromkeys(task.name for task in tasks if task.writes is None))
+    return ThreadSnapshot(thread_id, status, saved.state.step, when(saved.created_at), due, questions, holder)

@@ -1,0 +1,200 @@
+"""Looking after threads: copies, pruning, deletion, and finding those whose run died.
+
+Programs for both kinds of code (`asking`). Whatever changes a thread takes its lease first, so nothing of this can come
+between the steps of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from juncture.engine.state import Saved
+from juncture.errors import ConfigError, ThreadNotFoundError
+from juncture.persistence import leases, recent
+from juncture.persistence.asking import Ask, Asking
+from juncture.persistence.codec import Codec
+from juncture.persistence.format import header_bytes, namespace_levels, record_bytes
+from juncture.persistence.reading import read_page, without_thread
+from juncture.persistence.track import Track
+from juncture.savers.base import Lease, LoadedCheckpoint, Saver, StoredCheckpoint, StoredThread
+
+T = TypeVar("T")
+Keeps = Callable[[int, LoadedCheckpoint], bool]
+"""Whether a checkpoint is kept, by its place from the newest (0) and its columns."""
+
+PAGE: Final = 64
+
+
+def leased(saver: Saver, thread_id: str, program: Callable[[Lease], Asking[T]]) -> Asking[T]:
+    """Runs a program that changes a thread, with the thread's lease.
+
+    Raises:
+        ThreadBusyError: A run has the thread. Nothing was changed.
+    """
+    held = yield from leases.acquire(saver, thread_id, "raise")
+    try:
+        return (yield from program(held.lease))
+    finally:
+        recent.forget(saver, thread_id)
+        yield from leases.release(saver, held)
+
+
+def copy_thread(saver: Saver, codec: Codec, source: str, target: str) -> Asking[None]:
+    """Copies every checkpoint of a thread, with what was saved beside it, in all namespaces.
+
+    Raises:
+        ThreadNotFoundError: There is no such thread.
+        ConfigError: The target has checkpoints already. Nothing was changed.
+        Exception: What the saver raised. What had been copied was removed again.
+    """
+    namespaces: list[str] = yield Ask(saver, "namespaces", (source,))
+    if not namespaces:
+        raise not_found(source)
+
+    def copying(lease: Lease) -> Asking[None]:
+        if (yield Ask(saver, "namespaces", (target,))):
+            raise ConfigError(f"thread {target!r} has checkpoints already; copy {source!r} to a new thread")
+        try:
+            for namespace in namespaces:
+                yield from _copy_series(saver, codec, source, namespace, lease)
+        except BaseException:
+            yield Ask(saver, "delete_thread", (target,))
+            raise
+
+    yield from leased(saver, target, copying)
+
+
+def _copy_series(saver: Saver, codec: Codec, source: str, namespace: str, lease: Lease) -> Asking[None]:
+    listed: list[LoadedCheckpoint] = yield Ask(saver, "history", (source, namespace))
+    stored = [found.checkpoint for found in reversed(listed)]
+    track = Track(codec, (), exposed=False)
+    follows: str | None = None
+    for start in range(0, len(stored), PAGE):
+        chunk = stored[start : start + PAGE]
+        end = start + len(chunk)
+        page, _ = yield from read_page(
+            saver,
+            codec,
+            source,
+            namespace,
+            before=stored[end].checkpoint_id if end < len(stored) else None,
+            limit=len(chunk),
+            matches=lambda _found, _header: True,
+            values=True,
+        )
+        for place, (one, saved) in enumerate(zip(chunk, reversed(page), strict=True), start + 1):
+            copied = without_thread(saved, source)
+            yield from _put_copy(saver, codec, one, copied, place, track, follows, lease)
+            follows = one.checkpoint_id
+
+
+def _put_copy(
+    saver: Saver,
+    codec: Codec,
+    one: StoredCheckpoint,
+    saved: Saved,
+    seq: int,
+    track: Track,
+    follows: str | None,
+    lease: Lease,
+) -> Asking[None]:
+    payload, builds_on = track.encode(saved.state, seq)
+    header = header_bytes(codec, saved.state, saved.metadata, track.size)
+    made = replace(one, thread_id=lease.thread_id, seq=seq, builds_on=builds_on, header=header)
+    yield Ask(saver, "put", (made, payload), {"follows": follows, "lease": lease})
+    if saved.records:
+        records = [record_bytes(codec, record) for record in saved.records]
+        args = (lease.thread_id, one.namespace, one.checkpoint_id, records)
+        yield Ask(saver, "put_records", args, {"lease": lease})
+
+
+def delete_thread(saver: Saver, thread_id: str) -> Asking[None]:
+    """Removes everything of a thread that nobody runs.
+
+    Raises:
+        ThreadBusyError: A run has it. Nothing was removed.
+    """
+
+    def deleting(_: Lease) -> Asking[None]:
+        yield Ask(saver, "delete_thread", (thread_id,))
+
+    yield from leased(saver, thread_id, deleting)
+
+
+def prune(saver: Saver, thread_id: str, keeps: Keeps) -> Asking[int]:
+    """Removes the checkpoints of a thread that aren't kept, but never the newest; how many that were.
+
+    The checkpoints of a nested graph go with the step that it ran in: when no checkpoint before that step is left.
+
+    Raises:
+        ThreadBusyError: A run has the thread. Nothing was removed.
+        ThreadNotFoundError: There is no such thread.
+    """
+
+    def pruning(_: Lease) -> Asking[int]:
+        namespaces: list[str] = yield Ask(saver, "namespaces", (thread_id,))
+        if not namespaces:
+            raise not_found(thread_id)
+        removed = 0
+        steps: dict[tuple[str, ...], set[int]] = {}
+        for levels, namespace in sorted((namespace_levels(text), text) for text in namespaces):
+            listed: list[LoadedCheckpoint] = yield Ask(saver, "history", (thread_id, namespace))
+            if levels and not _is_reachable(levels, steps):
+                gone = listed
+            else:
+                gone = [found for place, found in enumerate(listed) if place and not keeps(place, found)]
+                dropped = {found.checkpoint.checkpoint_id for found in gone}
+                steps[levels] = {
+                    found.checkpoint.step for found in listed if found.checkpoint.checkpoint_id not in dropped
+                }
+            if gone:
+                ids = [found.checkpoint.checkpoint_id for found in gone]
+                yield Ask(saver, "drop", (thread_id, namespace, ids))
+                removed += len(gone)
+        return removed
+
+    return (yield from leased(saver, thread_id, pruning))
+
+
+def _is_reachable(levels: tuple[str, ...], steps: dict[tuple[str, ...], set[int]]) -> bool:
+    """Whether a checkpoint is left from which the task of this namespace would run."""
+    node, _, place = levels[-1].rpartition(":")
+    around = steps.get(levels[:-1])
+    if around is None:
+        return levels[:-1] != () and _is_named(levels[:-1], steps)
+    step = place.partition("~")[0].partition(".")[0]
+    return not node or not step.isdigit() or int(step) - 1 in around
+
+
+def _is_named(levels: tuple[str, ...], steps: dict[tuple[str, ...], set[int]]) -> bool:
+    """Whether a namespace without checkpoints of its own belongs to a step that is left."""
+    return _is_reachable(levels, steps)
+
+
+def all_threads(saver: Saver) -> Asking[list[str]]:
+    """The ids of all threads."""
+    found: list[str] = []
+    while True:
+        after = found[-1] if found else None
+        page: Sequence[StoredThread] = yield Ask(saver, "threads", (), {"after": after, "limit": 1000})
+        found += [thread.thread_id for thread in page]
+        if len(page) < 1000:
+            return found
+
+
+def dead_leases(saver: Saver) -> Asking[list[Lease]]:
+    """The leases of runs that died: they ran out, or their process has ended."""
+    found: list[Lease] = yield Ask(saver, "leases")
+    return [lease for lease in found if leases.is_free(lease)]
+
+
+def not_found(thread_id: str) -> ThreadNotFoundError:
+    """The error of whoever names a thread that isn't there."""
+    error = ThreadNotFoundError(
+        f"there is no thread {thread_id!r}. Its id has to be exactly as it was given to the run; "
+        "the threads that there are can be listed"
+    )
+    error.thread_id = thread_id
+    return error
