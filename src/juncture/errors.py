@@ -36,6 +36,8 @@ they get a note and the attribute ``__juncture__`` (read it with `failure`).
     ├── Pause                                  raised by ``interrupt()`` after the question was recorded
     ├── ParentCommand                          raised by a graph called inside a node, for the enclosing graph
     └── Cancelled                              raised in a node whose run has been cancelled
+
+    GraphCheckWarning (UserWarning)            a fault of a graph that can be run all the same
 """
 
 from __future__ import annotations
@@ -195,6 +197,19 @@ class ParentCommand(Signal):
 
 class Cancelled(Signal):
     """Raised inside a node whose run has been cancelled."""
+
+
+class GraphCheckWarning(UserWarning):
+    """A graph was compiled that has a fault which is certain. ``silence=`` of the node or graph takes its code."""
+
+    def __init__(self, message: str, code: str) -> None:
+        """Takes the finding as a line, and its code."""
+        super().__init__(message, code)
+        self.message = message
+        self.code = code
+
+    def __str__(self) -> str:
+        return self.message
 
 
 def described(error: BaseException) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, cast, get_ar
 
 from juncture.channels.base import Channel, Reducer
 from juncture.errors import GraphBuildError
+from juncture.graph.check_findings import Report, read_silence
 from juncture.graph.inject import name_of, return_hint
 from juncture.graph.overall_state import strategies_by_key
 from juncture.graph.schema import Schema, read_schema, refuse_managed
@@ -44,6 +45,7 @@ class NodeSpec:
     factory: Callable[[], Any] | None = None
     inline: bool = False
     isolation: Isolation | None = None
+    silence: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True, eq=False)
@@ -73,6 +75,7 @@ class Options(TypedDict, total=False):
     strict: bool
     validate: bool
     isolation: Isolation
+    silence: Collection[str]
 
 
 class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
@@ -90,6 +93,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             routing at once are both followed, and so on.
         validate: Validate writes of a dataclass or TypedDict state, with pydantic. Models and structs always are.
         isolation: ``"copy"`` hands nodes copies of the state's containers; ``"shared"`` hands out the state itself.
+        silence: Codes of findings that aren't to be reported of this graph (`check`).
 
     Raises:
         GraphBuildError: A schema can't be used.
@@ -137,6 +141,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         strict: bool = True,
         validate: bool = False,
         isolation: Isolation = "copy",
+        silence: Collection[str] = (),
     ) -> None:
         if isolation not in ("copy", "shared"):
             raise GraphBuildError(f'isolation is "copy" or "shared", got {isolation!r}')
@@ -147,6 +152,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         self.strict = strict
         self.validate_writes = validate
         self.isolation: Isolation = isolation
+        self.silence = read_silence(silence, "the graph")
         self.key_strategies = strategies_by_key(key_strategies)
         self.default_strategy = default_strategy
         self.nodes: dict[str, NodeSpec] = {}
@@ -186,6 +192,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         factory: Callable[[], Any] | None = None,
         inline: bool = False,
         isolation: Isolation | None = None,
+        silence: Collection[str] = (),
     ) -> Self:
         """Adds a node.
 
@@ -201,9 +208,10 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             factory: Instead of an action: called once a run, and what it returns is the action.
             inline: In async runs, call this sync function on the event loop's thread instead of a worker.
             isolation: ``"shared"`` hands it the state itself, uncopied; by default as the graph says.
+            silence: Codes of findings that aren't to be reported of it (`check`).
 
         Raises:
-            GraphBuildError: The name is taken, reserved or malformed, or there is no action.
+            GraphBuildError: The name is taken, reserved or malformed, there is no action, or a code doesn't exist.
         """
         name = node if isinstance(node, str) else None
         if name is None:
@@ -221,6 +229,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             factory,
             inline,
             isolation,
+            read_silence(silence, f"node {name!r}"),
         )
         return self
 
@@ -419,7 +428,16 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         """Adds an edge to `END`."""
         return self.add_edge(key, END)
 
-    # ---- compile
+    # ---- check and compile
+
+    def check(self) -> Report:
+        """What is wrong with the graph, or may be, without running anything: see `docs/reference/checks.md`.
+
+        Nothing is raised: what `compile` would refuse is reported as well.
+        """
+        from juncture.graph.check import check_builder
+
+        return check_builder(self)
 
     def compile(
         self,
@@ -440,6 +458,9 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             debug: Compare what nodes were handed with what is left of it, and raise `StateMutationError` where an object
                 was changed in place.
             name: The graph's name, and its node's when it is added to another.
+
+        Warns:
+            GraphCheckWarning: It can be run, and has a fault that is certain; see `check`. Not with ``strict=False``.
 
         Raises:
             GraphBuildError: The graph can't be right; the message says where and what to do.

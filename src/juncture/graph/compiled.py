@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from juncture.graph.builder import StateGraph
+    from juncture.graph.check_findings import Report
+    from juncture.graph.check_outline import Outline
     from juncture.graph.schema import Schema
     from juncture.savers.base import Saver
 
@@ -72,6 +74,7 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         self.tables.entry.updates_of = self._input_updates
         self.loops = Loops()
         self.codec = _codec(builder, self.tables)
+        self._outline = _checked(self, {*(interrupt_before or ()), *(interrupt_after or ())})
 
     def _input_updates(self, given: Any, before: Any) -> Mapping[str, Any] | None:
         """An input that is an object of one of the graph's types, as an update."""
@@ -86,6 +89,12 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
 
     def __repr__(self) -> str:
         return f"<CompiledGraph {self.name!r}: {', '.join(self.tables.nodes)}>"
+
+    def check(self) -> Report:
+        """What is wrong with the graph as it was compiled, or may be; see `StateGraph.check`."""
+        from juncture.graph.check import every_finding
+
+        return every_finding(self._outline)
 
     # ---- running
 
@@ -385,6 +394,13 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _checked(graph: CompiledGraph[Any, Any, Any, Any], pauses: set[str]) -> Outline:
+    """The graph's shape, for `check`."""
+    from juncture.graph.check_outline import outline
+
+    return outline(graph.builder, graph.tables, pauses=pauses)
 
 
 def _codec(builder: StateGraph[Any, Any, Any, Any], tables: Tables) -> Codec:

@@ -1,0 +1,228 @@
+"""Notes: what may be a fault and may be meant so. `compile` doesn't ask for them.
+
+A note says what could happen on the ways that are declared or shown. Routes that are only known when the graph runs
+are left out, so there is no note about what they might do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from juncture.graph.check_calls import may_ask
+from juncture.graph.check_findings import Finding
+from juncture.graph.check_keys import is_single
+from juncture.graph.check_loops import components, post_order
+from juncture.graph.check_outline import Outline, Reader, declared_targets
+from juncture.graph.check_structure import Structure, may_escape, names_of, place_of
+from juncture.types import END, START
+
+
+def dead_ends(graph: Outline, found: Structure, reader: Reader) -> Iterator[Finding]:
+    """Nodes where a branch ends without an edge to `END`, in a graph that has such edges elsewhere."""
+    if not graph.joined_end and not any(END in ends for ends in graph.edges.values()):
+        return
+    for spec in graph.nodes.values():
+        if spec.name not in found.reached or graph.routes(spec.name) or declared_targets(spec):
+            continue
+        shown = reader.shown(spec.action)
+        nested = spec.name in graph.nested
+        if not nested and (shown is None or shown.hidden or shown.gotos or shown.up):
+            continue
+        if may_escape(spec.action, reader):
+            continue
+        yield Finding(
+            "dead-end",
+            "note",
+            f"node {spec.name!r}",
+            "no edge leads out of it, so its branch ends here, and other branches say so with an edge to END",
+            f"Add the missing edge, or say so as well: add_edge({spec.name!r}, END)",
+            (spec.name,),
+        )
+
+
+def closed_loops(graph: Outline, found: Structure, reader: Reader, certain: set[str]) -> Iterator[Finding]:
+    """Loops that no declared way leads out of, though a router may end them with an empty result."""
+    for loop in components({name: list(found.next(name)) for name in graph.nodes}):
+        nodes = sorted(loop)
+        if not found.reached.issuperset(nodes) or not certain.isdisjoint(nodes):
+            continue
+        if all(_stays(graph, found, reader, name, set(nodes)) for name in nodes):
+            yield Finding(
+                "endless-loop",
+                "note",
+                place_of(nodes),
+                "no declared way leads out, so only an empty result of a router ends the run before its limit",
+                "Give one of the routers END among its targets",
+                tuple(nodes),
+            )
+
+
+def _stays(graph: Outline, found: Structure, reader: Reader, name: str, loop: set[str]) -> bool:
+    """Whether each way out of a node stays in a loop, for all that is known, and nothing pauses there."""
+    ways, spec = found.ways(name), graph.nodes[name]
+    if ways.anywhere or ways.hidden or not ways.targets <= loop or declared_targets(spec):
+        return False
+    if not found.plain(name) and name not in graph.branches:
+        return False
+    for branch in graph.branches.get(name, ()):
+        shown = reader.shown(branch.path)
+        if shown is not None and not shown.hidden and shown.nowhere:
+            return False  # it says itself that it may end the loop
+    pauses = (
+        not graph.pauses.isdisjoint((name, "*")) or may_ask(spec.action) or may_escape(spec.action, reader)
+    )
+    return not pauses and loop.issuperset(graph.edges.get(name, ())) and not _joined(graph, name, loop)
+
+
+def _joined(graph: Outline, name: str, loop: set[str]) -> bool:
+    return any(name in join.sources and join.target not in loop for join in graph.joins)
+
+
+# ---- branches that run side by side
+
+
+def side_by_side(graph: Outline, found: Structure, reader: Reader) -> Iterator[Finding]:
+    """Branches of one fan-out that may meet at different steps, or write one key in the same step."""
+    edges = _edges(found)
+    looped = {n: index for index, loop in enumerate(components(edges)) for n in loop}
+    order = {name: place for place, name in enumerate(reversed(post_order(edges, edges)))}
+    for source in (START, *graph.nodes):
+        if source not in found.reached:
+            continue
+        starts = [end for end in graph.edges.get(source, ()) if end in graph.nodes]
+        fans = [starts, *_together(graph, source, reader)]
+        for fan in fans:
+            if len(fan) < 2:
+                continue
+            branches = [_steps(graph, found, start, order, looped) for start in fan]
+            yield from _meetings(graph, found, source, branches)
+            yield from _possible_collisions(graph, found, branches, reader)
+
+
+def _together(graph: Outline, source: str, reader: Reader) -> Iterator[list[str]]:
+    """Lists of nodes that a router of the source returns."""
+    for branch in graph.branches.get(source, ()):
+        shown = reader.shown(branch.path)
+        for names in shown.together if shown is not None else ():
+            targets = [name if branch.targets is None else branch.targets.get(name) for name in names]
+            yield sorted({target for target in targets if target is not None and target in graph.nodes})
+
+
+def _edges(found: Structure) -> dict[str, list[str]]:
+    return {name: list(found.next(name)) for name in (START, *found.graph.nodes)}
+
+
+def _steps(
+    graph: Outline, found: Structure, start: str, order: dict[str, int], looped: dict[str, int]
+) -> dict[str, tuple[int, int]]:
+    """The nodes that a branch may run, with the first and last step in which it may run each; loops count once."""
+    steps = {start: (1, 1)}
+    todo = [start]
+    while todo:
+        todo.sort(key=lambda name: -order[name])
+        name = todo.pop()
+        first, last = steps[name]
+        if graph.nodes[name].defer or name in looped:
+            continue
+        for end in (*graph.edges.get(name, ()), *found.ways(name).targets):
+            if end not in graph.nodes or looped.get(end, -1) == looped.get(name):
+                continue
+            if end not in steps:
+                steps[end] = (first + 1, last + 1)
+                todo.append(end)
+            else:
+                steps[end] = (min(first + 1, steps[end][0]), max(last + 1, steps[end][1]))
+    return steps
+
+
+def _meetings(
+    graph: Outline, found: Structure, source: str, branches: list[dict[str, tuple[int, int]]]
+) -> Iterator[Finding]:
+    """The first nodes that several branches lead to in steps that may differ."""
+    met = {name for one, other in combinations(branches, 2) for name in one.keys() & other.keys()}
+    base = names_of([source])
+    for name in sorted(met):
+        spans = {branch[name] for branch in branches if name in branch}
+        before = {p for p in met if p != name and name in found.next(p)}
+        if len(spans) < 2 or before or graph.nodes[name].defer or name in found.depths.unequal:
+            continue
+        yield Finding(
+            "unequal-branches",
+            "note",
+            f"node {name!r}",
+            f"branches that part after {base} may lead to it in different steps, and then it runs once for each",
+            f"Join the branches: add_edge([...], {name!r}), or hold the node back: defer=True",
+            (name,),
+        )
+
+
+def _possible_collisions(
+    graph: Outline, found: Structure, branches: list[dict[str, tuple[int, int]]], reader: Reader
+) -> Iterator[Finding]:
+    tables = graph.tables
+    writers: dict[str, list[tuple[int, str, tuple[int, int]]]] = {}
+    count = {name: sum(name in branch for branch in branches) for branch in branches for name in branch}
+    for index, branch in enumerate(branches):
+        for name, span in branch.items():
+            shown = reader.shown(graph.nodes[name].action) if count[name] == 1 else None
+            for key in shown.writes if shown is not None else ():
+                if is_single(tables, key):
+                    writers.setdefault(key, []).append((index, name, span))
+    for key, uses in sorted(writers.items()):
+        nodes = {
+            name
+            for (i, one, a), (j, other, b) in combinations(uses, 2)
+            if i != j and a[0] <= b[1] and b[0] <= a[1] and not _certain(found, reader, key, one, other)
+            for name in (one, other)
+        }
+        if nodes:
+            yield _collision(key, sorted(nodes), "may write it in the same superstep")
+
+
+def _certain(found: Structure, reader: Reader, key: str, one: str, other: str) -> bool:
+    """Whether `check_keys.collisions` reports the two."""
+    shown = [reader.shown(found.graph.nodes[name].action) for name in (one, other)]
+    always = all(s is not None and s.writes.get(key) for s in shown)
+    return always and found.depths.at.get(one) == found.depths.at.get(other)
+
+
+def sent_collisions(graph: Outline, found: Structure, reader: Reader) -> Iterator[Finding]:
+    """Nodes that a router sends to, which may so run several times in one step, and write a key without a reducer."""
+    tables = graph.tables
+    for name, senders in _sent_to(graph, reader).items():
+        shown = reader.shown(graph.nodes[name].action)
+        for key in sorted(shown.writes) if shown is not None else ():
+            if is_single(tables, key):
+                yield _collision(
+                    key, [name], f"may run several times in a superstep, sent to by {senders}, and writes it"
+                )
+
+
+def _sent_to(graph: Outline, reader: Reader) -> dict[str, str]:
+    sent: dict[str, str] = {}
+    for source in (START, *graph.nodes):
+        actions = [branch.path for branch in graph.branches.get(source, ())]
+        if source in graph.nodes:
+            actions.append(graph.nodes[source].action)
+        for action in actions:
+            texts = reader.texts(action)
+            shown = reader.shown(action) if texts is not None and "Send" in texts else None
+            for name in sorted(shown.sends & graph.nodes.keys()) if shown is not None else ():
+                sent.setdefault(name, names_of([source]))
+    return sent
+
+
+def _collision(key: str, nodes: list[str], what: str) -> Finding:
+    return Finding(
+        "concurrent-writes",
+        "note",
+        f"key {key!r}",
+        f"{names_of(nodes)} {what}, and it has no reducer",
+        f"Give {key!r} a reducer, such as Annotated[list, Append()], or let only one of them write it",
+        tuple(nodes),
+        key,
+    )
+
+
+__all__ = ["closed_loops", "dead_ends", "sent_collisions", "side_by_side"]
