@@ -60,7 +60,7 @@ from ormsgpack import Ext, Fragment, packb, unpackb
 
 from juncture.errors import SerializationError
 from juncture.persistence import places, tags
-from juncture.persistence.places import too_deep
+from juncture.persistence.places import Tagged, too_deep
 from juncture.persistence.registry import Registered, Registry, full_name
 
 # Whatever ormsgpack would write as something that reads back otherwise is passed to the callback instead.
@@ -100,6 +100,7 @@ class Codec:
         # Where the objects that are met are noted, by worker: see `pack_noting`.
         self._noted: dict[int, Objects] = {}
         self._top = _Level(self, 0)
+        self._reading = _Reading(self, 0)
 
     def encode(self, value: Any, where: str = "value") -> bytes:
         """The bytes of a value.
@@ -243,22 +244,19 @@ class Codec:
             case [str(name), parts]:
                 parts = change(parts, objects)
                 changed = self.pack([name, parts])
-                return self._object(changed), changed
+                return self._object(changed, self.unpack), changed
             case _:
                 raise SerializationError("a change of an object is of something else")
 
     def unpack(self, stored: bytes) -> Any:
         """As `decode`, without saying where."""
-        try:
-            return unpackb(stored, ext_hook=self._hook)
-        except ValueError as error:
-            raised = self.raised(error) or SerializationError(f"these bytes are no stored value: {error}")
-            raise raised from raised.__cause__
+        return self._reading.unpack(stored)
 
-    def value_of(self, tag: int, payload: bytes) -> Any:
-        """The value of tagged bytes."""
+    def value_of(self, tag: int, payload: bytes, unpack: tags.Unpack | None = None) -> Any:
+        """The value of tagged bytes; ``unpack`` reads what stands in them."""
+        unpack = unpack or self.unpack
         if tag == tags.OBJECT:
-            value = self._object(payload)
+            value = self._object(payload, unpack)
             if self._noted and not isinstance(type(value), EnumMeta):
                 self._note(value, payload)
             return value
@@ -268,7 +266,7 @@ class Codec:
                 f"a value of kind {tag}, which this version of Juncture doesn't know; update it"
             )
         try:
-            value = decoder(payload, self.unpack)
+            value = decoder(payload, unpack)
         except (SerializationError, RecursionError):
             raise
         except Exception as error:
@@ -277,8 +275,8 @@ class Codec:
             self._note(value, payload)
         return value
 
-    def _object(self, payload: bytes) -> Any:
-        match self.unpack(payload):
+    def _object(self, payload: bytes, unpack: tags.Unpack) -> Any:
+        match unpack(payload):
             case [str(name), parts]:
                 pass
             case _:
@@ -301,13 +299,6 @@ class Codec:
                 f"the stored object of class {name} can't be rebuilt: {error}"
             ) from error
 
-    def _hook(self, tag: int, payload: bytes) -> Any:
-        try:
-            return self.value_of(tag, payload)
-        except BaseException as error:
-            self.leave(error)
-            raise
-
     def leave(self, error: BaseException) -> None:
         """Keeps what a callback raised, for whoever called ormsgpack."""
         self._left[get_ident()] = error
@@ -320,6 +311,70 @@ class Codec:
         error = self._left.pop(get_ident(), None)
         uncalled = error is None and str(instead).startswith(("ext_hook failed", "Type is not"))
         return too_deep(_NO_STACK) if uncalled or isinstance(error, RecursionError) else error
+
+
+class _Reading:
+    """Unpacks the values at one depth of extension types within extension types.
+
+    ormsgpack needs half a kilobyte of the C stack for each list or dict within another, and takes 1024 of them. Read
+    one inside the other, a hundred such towers would be the end of the process. So from some depth on, an extension
+    type is read after ormsgpack has returned; unless it is too short to hold a tower.
+    """
+
+    __slots__ = ("_below", "_codec", "_depth", "_hook", "unpack")
+
+    def __init__(self, codec: Codec, depth: int) -> None:
+        self._codec = codec
+        self._depth = depth
+        self._hook = self._value
+        self.unpack: tags.Unpack = self._at_once if depth < _DEEPEST_AT_ONCE else self._in_turn
+        self._below: _Reading | None = self if depth == _DEEPEST_AT_ONCE else None
+
+    def _inner(self) -> tags.Unpack:
+        if self._below is None:
+            self._below = _Reading(self._codec, self._depth + 1)
+        return self._below.unpack
+
+    def _value(self, tag: int, payload: bytes) -> Any:
+        try:
+            return self._codec.value_of(tag, payload, self._inner())
+        except BaseException as error:
+            self._codec.leave(error)
+            raise
+
+    def _at_once(self, stored: bytes) -> Any:
+        try:
+            return unpackb(stored, ext_hook=self._hook)
+        except ValueError as error:
+            raised = self._codec.raised(error) or _no_value(error)
+            raise raised from raised.__cause__
+
+    def _in_turn(self, stored: bytes) -> Any:
+        """As `_at_once`. Python's own stack is the limit: its calls of its own functions need none of C's."""
+        if len(stored) <= _TOO_SHORT_FOR_A_TOWER:
+            return self._at_once(stored)
+        try:
+            read = [unpackb(stored, ext_hook=Tagged)]
+        except ValueError as error:
+            raise _no_value(error) from None
+        todo: list[Any] = [read]
+        while todo:
+            part = todo.pop()
+            for place, item in part.items() if type(part) is dict else enumerate(part):
+                kind = type(item)
+                if kind is Tagged:
+                    part[place] = self._codec.value_of(item.tag, item.payload, self._in_turn)
+                elif kind is list or kind is dict:
+                    todo.append(item)
+        return read[0]
+
+
+_DEEPEST_AT_ONCE = 4
+_TOO_SHORT_FOR_A_TOWER = 256
+
+
+def _no_value(error: ValueError) -> SerializationError:
+    return SerializationError(f"these bytes are no stored value: {error}")
 
 
 class _Level:

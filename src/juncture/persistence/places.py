@@ -44,7 +44,7 @@ def too_deep(why: str) -> SerializationError:
     return _TooDeepError(why)
 
 
-class _Tagged(NamedTuple):
+class Tagged(NamedTuple):
     """An extension type that wasn't decoded."""
 
     tag: int
@@ -102,11 +102,11 @@ def of_reading(codec: Codec, stored: bytes, error: SerializationError) -> Found:
     if isinstance(error, _TooDeepError):
         return Found(steps, error)
     try:
-        part = unpackb(stored, ext_hook=_Tagged)
+        part = unpackb(stored, ext_hook=Tagged)
     except ValueError:
         return Found(steps, error)
     while True:
-        inside = _inside_tagged(part) if isinstance(part, _Tagged) else _steps(part)
+        inside = _inside_tagged(part) if isinstance(part, Tagged) else _steps(part)
         failing = _first((step, item, _unreadable(codec, item)) for step, item in inside)
         if failing is None:
             return Found(steps, error)
@@ -116,7 +116,7 @@ def of_reading(codec: Codec, stored: bytes, error: SerializationError) -> Found:
 
 def item_of(stored: bytes, steps: Iterable[int]) -> str | None:
     """The text that stands at a place in stored lists; None if none does."""
-    part: Any = unpackb(stored, ext_hook=_Tagged)
+    part: Any = unpackb(stored, ext_hook=Tagged)
     for step in steps:
         if not isinstance(part, list) or not 0 <= step < len(part):
             return None
@@ -142,7 +142,7 @@ def _unreadable(codec: Codec, part: Any) -> SerializationError | None:
     todo = [part]
     while todo:
         item = todo.pop()
-        if isinstance(item, _Tagged):
+        if isinstance(item, Tagged):
             try:
                 codec.value_of(*item)
             except SerializationError as error:
@@ -166,10 +166,10 @@ def _inside(codec: Codec, value: Any) -> Iterable[tuple[Any, Any]]:
         return ()
 
 
-def _inside_tagged(part: _Tagged) -> Iterator[tuple[Any, Any]]:
+def _inside_tagged(part: Tagged) -> Iterator[tuple[Any, Any]]:
     """What stands inside an extension type whose payload is a value, as far as there are names for it."""
     try:
-        content = unpackb(part.payload, ext_hook=_Tagged)
+        content = unpackb(part.payload, ext_hook=Tagged)
     except ValueError:
         return
     match part.tag, content:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from juncture.engine.state import Saved, State, TaskRecord
 from juncture.errors import (
@@ -31,7 +31,6 @@ from juncture.errors import (
     JunctureError,
     SaverError,
     SerializationError,
-    ThreadBusyError,
 )
 from juncture.persistence import leases, recent
 from juncture.persistence.asking import Ask, Asking, R, aperformed, performed
@@ -126,7 +125,7 @@ class ThreadLog:
         self._untracked = untracked
         self._exposed = exposed
         self._durability = durability
-        self._on_busy = on_busy
+        self._on_busy: OnBusy = on_busy
         self._metadata = metadata or {}
         self._clock = clock
         self._ids = CheckpointIds()

@@ -86,24 +86,17 @@ def _copy_series(saver: Saver, codec: Codec, source: str, namespace: str, lease:
         )
         for place, (one, saved) in enumerate(zip(chunk, reversed(page), strict=True), start + 1):
             copied = without_thread(saved, source)
-            yield from _put_copy(saver, codec, one, copied, place, track, follows, lease)
+            payload, builds_on = track.encode(copied.state, place)
+            header = header_bytes(codec, copied.state, copied.metadata, track.size)
+            made = replace(one, thread_id=lease.thread_id, seq=place, builds_on=builds_on, header=header)
+            yield Ask(saver, "put", (made, payload), {"follows": follows, "lease": lease})
+            yield from _copy_records(saver, codec, one, copied, lease)
             follows = one.checkpoint_id
 
 
-def _put_copy(
-    saver: Saver,
-    codec: Codec,
-    one: StoredCheckpoint,
-    saved: Saved,
-    seq: int,
-    track: Track,
-    follows: str | None,
-    lease: Lease,
+def _copy_records(
+    saver: Saver, codec: Codec, one: StoredCheckpoint, saved: Saved, lease: Lease
 ) -> Asking[None]:
-    payload, builds_on = track.encode(saved.state, seq)
-    header = header_bytes(codec, saved.state, saved.metadata, track.size)
-    made = replace(one, thread_id=lease.thread_id, seq=seq, builds_on=builds_on, header=header)
-    yield Ask(saver, "put", (made, payload), {"follows": follows, "lease": lease})
     if saved.records:
         records = [record_bytes(codec, record) for record in saved.records]
         args = (lease.thread_id, one.namespace, one.checkpoint_id, records)
@@ -162,15 +155,10 @@ def _is_reachable(levels: tuple[str, ...], steps: dict[tuple[str, ...], set[int]
     """Whether a checkpoint is left from which the task of this namespace would run."""
     node, _, place = levels[-1].rpartition(":")
     around = steps.get(levels[:-1])
-    if around is None:
-        return levels[:-1] != () and _is_named(levels[:-1], steps)
+    if around is None:  # a graph called by a function, inside a task that keeps nothing itself
+        return len(levels) > 1 and _is_reachable(levels[:-1], steps)
     step = place.partition("~")[0].partition(".")[0]
     return not node or not step.isdigit() or int(step) - 1 in around
-
-
-def _is_named(levels: tuple[str, ...], steps: dict[tuple[str, ...], set[int]]) -> bool:
-    """Whether a namespace without checkpoints of its own belongs to a step that is left."""
-    return _is_reachable(levels, steps)
 
 
 def all_threads(saver: Saver) -> Asking[list[str]]:

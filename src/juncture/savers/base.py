@@ -38,7 +38,8 @@ The laws, each checked by `juncture.testing.saver_conformance`:
     any more: `LeaseLostError`, and nothing is stored. This is checked in the same transaction. A put without a lease
     isn't checked.
 12. **Pruning.** `drop` removes checkpoints with their records, and the parts that nothing needs any more. The head
-    of a series can't be dropped. The others, and what they hold, stay as they were.
+    of a series can't be dropped, except of a nested graph's (its namespace isn't empty), and together with all others:
+    then that series is gone. What isn't dropped stays as it was.
 13. **Ends.** After `close`, every call raises `SaverError`; closing twice is fine.
 """
 
@@ -259,7 +260,7 @@ class Saver(ABC):
         Ids that aren't there are fine.
 
         Raises:
-            SaverError: One of them is the head. Nothing was removed.
+            SaverError: One of them is the head, and it isn't a nested graph's series as a whole. Nothing was removed.
         """
 
     @abstractmethod
@@ -478,6 +479,31 @@ def check_next(
         raise SaverError(
             f"{where} is the first: there is no head that its records could stand beside. Nothing was saved."
         )
+
+
+def drops_all(
+    thread_id: str, namespace: str, ids: Iterable[str], dropped: Collection[str], head: str
+) -> bool:
+    """Whether `Saver.drop` removes a series as a whole.
+
+    Args:
+        thread_id: The thread.
+        namespace: The series.
+        ids: Of the checkpoints that it has.
+        dropped: Those that are to be removed.
+        head: The newest.
+
+    Raises:
+        SaverError: The head is among them, and it isn't a nested graph's series as a whole.
+    """
+    if head not in dropped:
+        return False
+    if namespace and all(checkpoint_id in dropped for checkpoint_id in ids):
+        return True
+    raise SaverError(
+        f"checkpoint {head} is the newest of thread {thread_id!r} and can't be dropped; delete the thread instead. "
+        "Nothing was removed."
+    )
 
 
 def needed_parts(checkpoints: Iterable[StoredCheckpoint]) -> Spans:

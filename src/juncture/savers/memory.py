@@ -25,6 +25,7 @@ from juncture.savers.base import (
     StoredRecord,
     StoredThread,
     check_next,
+    drops_all,
     head_moved,
     lease_lost,
     needed_parts,
@@ -210,11 +211,9 @@ class InMemorySaver(Saver):
             series = self._series(thread_id, namespace)
             if series is None:
                 return
-            if series.ids[-1] in gone:
-                raise SaverError(
-                    f"checkpoint {series.ids[-1]} is the newest of thread {thread_id!r} and can't be dropped; delete "
-                    "the thread instead. Nothing was removed."
-                )
+            if drops_all(thread_id, namespace, series.ids, gone, series.ids[-1]):
+                del self._threads[thread_id][namespace]
+                return
             series.ids = [i for i in series.ids if i not in gone]
             for checkpoint_id in gone:
                 series.checkpoints.pop(checkpoint_id, None)
