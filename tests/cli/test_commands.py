@@ -228,32 +228,45 @@ def test_ctrl_c_while_a_file_is_imported(start: Start, write: Write):
     assert child.returncode == 130
 
 
+KEPT = """
+    import asyncio
+    from pathlib import Path
+
+    from juncture import START, StateGraph
+    from juncture.savers.file import FileSaver
+
+
+    def before(state):
+        return {"ran": [*state.get("ran", ()), "before"]}
+
+
+    async def node(state):
+        if not Path("go").exists():
+            print("working", flush=True)
+            await asyncio.Event().wait()
+        return {"ran": [*state["ran"], "node"]}
+
+
+    graph = StateGraph().add_node(before).add_node(node).add_edge(START, "before").add_edge("before", "node")
+    app = graph.compile(FileSaver("threads"))
+"""
+
+
+def test_a_thread_that_another_run_has_is_refused(start: Start, write: Write):
+    write("kept.py", KEPT)
+    first = start("run", "kept.py:app", "--thread", "t", "--input", "{}")
+    assert first.stderr is not None
+    assert first.stderr.readline() == "working\n"
+    second = shell("juncture run kept.py:app --thread t --input '{}'")
+    assert (second.returncode, second.stdout) == (2, "")
+    assert "'t'" in second.stderr
+    first.send_signal(signal.SIGINT)
+    first.communicate()
+    assert first.returncode == 130
+
+
 def test_a_thread_that_ctrl_c_stopped_goes_on(start: Start, write: Write, folder: Path):
-    write(
-        "kept.py",
-        """
-        import asyncio
-        from pathlib import Path
-
-        from juncture import START, StateGraph
-        from juncture.savers.file import FileSaver
-
-
-        def before(state):
-            return {"ran": [*state.get("ran", ()), "before"]}
-
-
-        async def node(state):
-            if not Path("go").exists():
-                print("working", flush=True)
-                await asyncio.Event().wait()
-            return {"ran": [*state["ran"], "node"]}
-
-
-        graph = StateGraph().add_node(before).add_node(node).add_edge(START, "before").add_edge("before", "node")
-        app = graph.compile(FileSaver("threads"))
-        """,
-    )
+    write("kept.py", KEPT)
     stopped = start("run", "kept.py:app", "--thread", "t", "--input", "{}")
     _, err = interrupted(stopped, "working")
     assert stopped.returncode == 130

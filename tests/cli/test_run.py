@@ -441,6 +441,14 @@ ON_DISK = """
 """
 
 
+def test_a_checkpoint_that_does_not_exist_is_usage(juncture: Juncture, write: Write):
+    write("disk.py", ON_DISK)
+    place = '{"configurable": {"thread_id": "t", "checkpoint_id": "nowhere"}}'
+    done = juncture("run", "disk.py:app", "--input", "{}", "--config", place)
+    assert (done.code, done.out) == (2, "")
+    assert "nowhere" in done.err
+
+
 def test_how_to_go_on_is_said_where_the_thread_outlives_the_command(juncture: Juncture, write: Write):
     write("disk.py", ON_DISK)
     done = juncture("run", "disk.py:app", "--input", "{}")

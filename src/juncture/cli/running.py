@@ -17,25 +17,36 @@ from copy import copy
 from dataclasses import dataclass
 from threading import current_thread, main_thread
 from types import FrameType
-from typing import Any, NoReturn, Protocol, Self
+from typing import Any, Final, NoReturn, Protocol, Self
 from uuid import uuid4
 
 from juncture.cli.exits import ExitCode
 from juncture.cli.loading import Found, Graph
 from juncture.drivers.place import failure
 from juncture.errors import (
+    CheckpointNotFoundError,
     ConfigError,
     GraphBuildError,
+    InterruptError,
     InvalidUpdateError,
     JunctureError,
-    NothingToResumeError,
-    PendingInterruptError,
+    ThreadBusyError,
+    ThreadNotFoundError,
 )
 from juncture.graph.calls import Call, Shape, shaper
 from juncture.graph.compiled import CompiledGraph
 from juncture.graph.config import read_config
 from juncture.savers import Saver, open_saver
 from juncture.types import START, RunResult, StreamMode, StreamPart
+
+_REFUSALS: Final = (
+    ConfigError,
+    InterruptError,
+    ThreadBusyError,
+    ThreadNotFoundError,
+    CheckpointNotFoundError,
+)
+"""What is raised, outside of any node, where a run can't begin."""
 
 
 @dataclass(slots=True)
@@ -240,8 +251,7 @@ def is_callers_fault(error: BaseException) -> bool:
         return False
     if isinstance(error, InvalidUpdateError):
         return error.node == START
-    refused = isinstance(error, (ConfigError, PendingInterruptError, NothingToResumeError))
-    return refused and error.node in (None, START)
+    return isinstance(error, _REFUSALS) and error.node in (None, START)
 
 
 def _result_of(error: BaseException, run_id: str) -> RunResult:
