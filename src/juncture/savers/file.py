@@ -52,6 +52,7 @@ from juncture.savers.file_log import (
     read_lease,
     read_thread_id,
     sync_folder,
+    write_lease,
     write_new,
 )
 
@@ -406,9 +407,7 @@ class FileSaver(Saver):
         """Not synced: after a power cut nobody is there who could have it."""
         until = None if ttl is None else time() + ttl
         kept = form.LeaseFile(form.birth_of(log.start), lease.thread_id, lease.holder, lease.token, until)
-        fresh = log.lease_path.with_suffix(".lease.new")
-        write_new(fresh, form.lease_bytes(kept), sync=False)
-        fresh.replace(log.lease_path)
+        write_lease(log.lease_path, form.lease_bytes(kept))
 
     def _check(self, log: Log, namespace: str, known: str | None, lease: Lease | None) -> None:
         if lease is not None:

@@ -369,6 +369,8 @@ class Series:
     """By checkpoint, then by task, kind and name; a dict keeps the place of a key whose value is replaced (law 6)."""
     parts: dict[int, tuple[str, Piece]] = field(default_factory=dict[int, tuple[str, Piece]])
     """By place: the checkpoint that brought it, and its payload."""
+    seqs: list[int] = field(default_factory=list[int])
+    """The places of the parts, ascending: frames come in the order of saving."""
 
     @property
     def head(self) -> StoredCheckpoint:
@@ -377,7 +379,7 @@ class Series:
 
     def seqs_in(self, spans: Spans) -> list[int]:
         """The places of the parts in these ranges that are there, in this order."""
-        seqs = list(self.parts)  # ascending: frames come in the order of saving
+        seqs = self.seqs
         return [
             seq for first, last in spans for seq in seqs[bisect_left(seqs, first) : bisect_right(seqs, last)]
         ]
@@ -395,7 +397,7 @@ def apply(series: dict[str, Series], thread_id: str, found: Frame) -> None:
             builds_on, header, _, follows, records = rest
             if records:
                 _beside(ours, follows, records, pieces[1:])
-            ours.parts[seq] = (checkpoint_id, pieces[0])
+            _add_part(ours, seq, checkpoint_id, pieces[0])
             ours.ids.append(checkpoint_id)
             ours.checkpoints[checkpoint_id] = StoredCheckpoint(
                 thread_id=thread_id,
@@ -413,7 +415,12 @@ def apply(series: dict[str, Series], thread_id: str, found: Frame) -> None:
         case ["records", _, checkpoint_id, records]:
             _beside(ours, checkpoint_id, records, pieces)
         case _:  # a part: `_pieces` refused any other
-            ours.parts[meta[2]] = (meta[3], pieces[0])
+            _add_part(ours, meta[2], meta[3], pieces[0])
+
+
+def _add_part(series: Series, seq: int, checkpoint_id: str, piece: Piece) -> None:
+    series.parts[seq] = (checkpoint_id, piece)
+    series.seqs.append(seq)
 
 
 def _beside(series: Series, checkpoint_id: str, records: list[list[Any]], pieces: list[Piece]) -> None:

@@ -321,15 +321,16 @@ def _client(url: str) -> tuple[Redis, str]:
         pool = redis.ConnectionPool.from_url(  # pyright: ignore[reportUnknownMemberType] # its options have no types
             url, socket_connect_timeout=CONNECT_TIMEOUT, socket_timeout=ANSWER_TIMEOUT
         )
+        settings = pool.connection_kwargs
+        settings["decode_responses"] = False
+        settings["retry"] = Retry(NoBackoff(), 0)  # a put that was sent again would follow itself
+        settings["retry_on_error"] = []
+        pool.connection_class(**settings)  # not connected yet: options that it doesn't have are found here
     except (ValueError, TypeError):  # its text may hold a part of the password
         raise ConfigError(
             "the URL of Redis can't be read. It looks like redis://user:password@host:6379/0, with %-escapes for special "
-            "characters in the password."
+            "characters in the password, and after a question mark redis-py's options."
         ) from None
-    settings = pool.connection_kwargs
-    settings["decode_responses"] = False
-    settings["retry"] = Retry(NoBackoff(), 0)  # a put that was sent again would follow itself
-    settings["retry_on_error"] = []
     place = settings.get("path") or f"{settings.get('host', 'localhost')}:{settings.get('port', 6379)}"
     return redis.Redis.from_pool(pool), f"{place}, database {settings.get('db', 0)}"
 

@@ -171,6 +171,7 @@ def test_every_law_is_kept_on_a_node_of_a_cluster():
         "rediss+x://me:secret@host",
         "postgresql://me:secret@host",
         "redis://me:secret@host/0?socket_timeout=secret",
+        "redis://me:secret@host/0?no_such_option=secret",
         "",
     ],
 )
