@@ -78,6 +78,7 @@ DEEPEST_PLAIN = 255
 DEEPEST_OTHER = 100
 """How deep tuples, sets, objects and the like may be nested in one another."""
 _TOO_DEEP = f"lists and dicts nested more than {DEEPEST_PLAIN} deep"
+_TOO_DEEP_INSIDE = f"tuples, sets or objects nested more than {DEEPEST_OTHER} deep"
 _NO_STACK = "nested too deep for what is left of Python's stack"
 
 Objects: TypeAlias = dict[int, tuple[Any, bytes]]
@@ -326,18 +327,21 @@ class _Reading:
     def __init__(self, codec: Codec, depth: int) -> None:
         self._codec = codec
         self._depth = depth
+        self._below: tags.Unpack | None = None
         self._hook = self._value
         self.unpack: tags.Unpack = self._at_once if depth < _DEEPEST_AT_ONCE else self._in_turn
-        self._below: _Reading | None = self if depth == _DEEPEST_AT_ONCE else None
 
     def _inner(self) -> tags.Unpack:
+        """Unpacks what stands inside an extension type of this depth."""
         if self._below is None:
-            self._below = _Reading(self._codec, self._depth + 1)
-        return self._below.unpack
+            if self._depth >= DEEPEST_OTHER:
+                raise too_deep(_TOO_DEEP_INSIDE)
+            self._below = _Reading(self._codec, self._depth + 1).unpack
+        return self._below
 
     def _value(self, tag: int, payload: bytes) -> Any:
         try:
-            return self._codec.value_of(tag, payload, self._inner())
+            return self._codec.value_of(tag, payload, self._below or self._inner())
         except BaseException as error:
             self._codec.leave(error)
             raise
@@ -347,7 +351,10 @@ class _Reading:
             return unpackb(stored, ext_hook=self._hook)
         except ValueError as error:
             raised = self._codec.raised(error) or _no_value(error)
-            raise raised from raised.__cause__
+            try:
+                raise raised from raised.__cause__
+            finally:
+                del raised  # or it would keep this frame, and the frame it, and both the bytes
 
     def _in_turn(self, stored: bytes) -> Any:
         """As `_at_once`. Python's own stack is the limit: its calls of its own functions need none of C's."""
@@ -363,7 +370,7 @@ class _Reading:
             for place, item in part.items() if type(part) is dict else enumerate(part):
                 kind = type(item)
                 if kind is Tagged:
-                    part[place] = self._codec.value_of(item.tag, item.payload, self._in_turn)
+                    part[place] = self._codec.value_of(item.tag, item.payload, self._inner())
                 elif kind is list or kind is dict:
                     todo.append(item)
         return read[0]
@@ -393,7 +400,7 @@ class _Level:
         """Packs what stands inside an extension type of this level."""
         if self._inner is None:
             if self._depth >= DEEPEST_OTHER:
-                raise too_deep(f"tuples, sets or objects nested more than {DEEPEST_OTHER} deep")
+                raise too_deep(_TOO_DEEP_INSIDE)
             self._inner = _Level(self._codec, self._depth + 1).pack
         return self._inner
 

@@ -11,6 +11,7 @@ import math
 import pathlib
 import subprocess
 import sys
+import textwrap
 import threading
 import uuid
 import zoneinfo
@@ -607,12 +608,62 @@ def test_a_damaged_byte_is_read_as_something_or_refused(value, place, byte):
         CODEC.decode(bytes(stored))
 
 
-def test_a_forged_tower_of_tags_is_refused():
-    payload = b"\x01"
-    for _ in range(5_000):
-        payload = ext(16, b"\x91" + payload)
-    with pytest.raises(SerializationError, match="nested too deep"):
-        CODEC.decode(payload)
+def tower(levels, around, inside=b"\x01"):
+    for _ in range(levels):
+        inside = ext(16, around(inside))
+    return inside
+
+
+@pytest.mark.parametrize("levels", [DEEPEST_OTHER + 1, 1_000])
+@pytest.mark.parametrize("beside", [b"", b"x" * 300])
+def test_a_forged_tower_of_tags_is_refused(levels, beside):
+    stored = tower(levels, lambda inside: b"\x92\xc5" + len(beside).to_bytes(2, "big") + beside + inside)
+    with pytest.raises(SerializationError, match=f"nested more than {DEEPEST_OTHER} deep"):
+        CODEC.decode(stored)
+
+
+@pytest.mark.parametrize("lists", [200, 1_000])
+def test_towers_of_lists_in_towers_of_tags_do_not_end_the_process(lists):
+    stored = tower(DEEPEST_OTHER, lambda inside: b"\x91" * lists + inside)
+    script = """
+        import sys, threading
+        from juncture.persistence.codec import Codec
+        from juncture.persistence.registry import DEFAULT, Registry
+
+        stored = sys.stdin.buffer.read()
+        found = []
+        threading.stack_size(4 << 20)
+        worker = threading.Thread(target=lambda: found.append(Codec(Registry(DEFAULT)).decode(stored)))
+        worker.start()
+        worker.join()
+        (value,) = found
+        depth = 0
+        while value != 1:
+            (value,) = value
+            depth += 1
+        print(depth)
+        """
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], input=stored, capture_output=True, check=True
+    )
+    assert int(run.stdout) == DEEPEST_OTHER * lists
+
+
+def test_values_are_read_alike_at_once_and_in_turn():
+    value = {"a": [1, {"b": (2, [3])}], "long": "x" * 300, "c": [[], {}, [{"d": {5: b"y" * 300}}]]}
+    for _ in range(9):
+        value = {
+            "deep": (value, collections.deque([value["long"], [Overwrite(1)]]), {"k": [{"l": (1,)}]}),
+            "long": "x",
+        }
+        assert same(back(value), value)
+
+
+def test_what_cannot_be_read_deep_inside_of_a_large_value_is_told_soon():
+    stored = tower(90, lambda inside: b"\x92\xc5\x10\x00" + b"x" * 0x1000 + inside, ext(99, b""))
+    assert len(stored) > 300_000
+    with pytest.raises(SerializationError, match=r"^state(\[1\]){32}: .*kind 99"):
+        CODEC.decode(stored, "state")
 
 
 @pytest.mark.parametrize("name", ["os:system", "builtins:eval", "subprocess:Popen", "never.seen:Thing"])
