@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import weakref
 from collections.abc import Callable, Mapping
@@ -47,6 +48,7 @@ Pool: TypeAlias = ConnectionPool[Session]
 
 TRIES: Final = 20
 """How often a call is made that PostgreSQL aborts for the sake of others (`SerializationFailure`, a deadlock)."""
+_STOPPED: Final = "another worker was stopped while it opened the database. Nothing was changed; try again."
 _DEFAULTS: Final[Mapping[str, str | int]] = {
     "client_encoding": "UTF8",
     "fallback_application_name": "juncture",
@@ -192,9 +194,13 @@ class Connections:
 
     def _no_connection(self, pool: Pool) -> SaverUnavailableError:
         """Why none came: the pool tells only its log, so this asks for itself."""
+        if self._given is not None:
+            return SaverUnavailableError(
+                f"the pool that was given to PostgresSaver had no connection for {self._timeout:g} s. Nothing was changed. "
+                f"All {pool.max_size} are in use, or PostgreSQL can't be reached: the log 'psycopg.pool' says more."
+            )
         try:
-            if self._given is None:
-                self._connect("2").close()  # the least that PostgreSQL's library takes
+            self._connect("2").close()  # the least that PostgreSQL's library takes
         except psycopg.Error as error:
             return SaverUnavailableError(
                 f"PostgreSQL can't be reached. Nothing was changed. It says: {_said(error)}"
@@ -217,16 +223,15 @@ class Connections:
             except BaseException as error:
                 with own.lock:
                     own.pool = None  # the next call tries again
-                opening.set_exception(error)
+                known = isinstance(
+                    error, JunctureError
+                )  # and not an interruption, which was meant for this worker
+                opening.set_exception(error if known else SaverUnavailableError(_STOPPED))
                 raise
         try:
             return opening.result()
         except JunctureError as error:  # raised in another worker as well: each raises its own
             raise type(error)(*error.args) from error
-        except BaseException as error:
-            raise SaverUnavailableError(
-                "another worker was stopped while it opened the database. Nothing was changed; try again."
-            ) from error
 
     def _open(self) -> Pool:
         if self._given is not None:
@@ -283,16 +288,24 @@ def _close(pool: Pool, process: int) -> None:
 
 
 def _address(url: str, timeout: float) -> str:
+    """What psycopg is given for a URL: with our defaults, and certain to show no password when it can't be used."""
     try:
         asked = conninfo_to_dict(url)
-    except psycopg.Error:
-        # psycopg's message quotes what it couldn't read, which may be the password: it isn't even chained
+    except psycopg.Error:  # its message quotes what it couldn't read, which may be the password
+        asked = None
+    if asked is None or _is_misread(url, str(asked.get("port", ""))):
         raise GraphBuildError(
             "this isn't a URL that PostgreSQL understands. It looks like postgresql://user:password@host:5432/database; "
-            "in a user or password, write characters such as @ : / % as %40 %3A %2F %25."
-        ) from None
+            "in a user, a password or a name, write characters such as @ : / % as %40 %3A %2F %25."
+        )
     options: dict[str, Any] = {**_DEFAULTS, "connect_timeout": max(2, round(timeout)), **asked}
     return make_conninfo(**options)
+
+
+def _is_misread(url: str, port: str) -> bool:
+    """Whether PostgreSQL would take a piece of a password for something else, and show it when that isn't there."""
+    before, _, after = url.partition("://")[2].partition("/")
+    return before.count("@") > 1 or "@" in after.partition("?")[0] or not re.fullmatch(r"[0-9,]*", port)
 
 
 def _said(error: BaseException) -> str:

@@ -54,13 +54,15 @@ MIGRATIONS: Final[tuple[LiteralString, ...]] = (
     CREATE TABLE {s}.records (
         series_id bigint NOT NULL,
         seq bigint NOT NULL,
+        key bytea NOT NULL,
         place bigint GENERATED ALWAYS AS IDENTITY,
         task_id text COLLATE "C" NOT NULL,
         kind text COLLATE "C" NOT NULL,
         name text COLLATE "C" NOT NULL,
         content bytea NOT NULL,
-        PRIMARY KEY (series_id, seq, task_id, kind, name)
+        PRIMARY KEY (series_id, seq, key)
     );
+    COMMENT ON COLUMN {s}.records.key IS 'a digest of task_id, kind and name, which may be long';
     COMMENT ON COLUMN {s}.records.place IS 'the order in which they were first saved';
     CREATE TABLE {s}.leases (
         thread_id text COLLATE "C" PRIMARY KEY,
@@ -195,13 +197,13 @@ _STORED: Final[LiteralString] = """,
 """
 _RECORDED: Final[LiteralString] = """,
     recorded AS (
-        INSERT INTO {s}.records (series_id, seq, task_id, kind, name, content)
-        SELECT own.id, own.beside, given.task_id, given.kind, given.name, given.content
+        INSERT INTO {s}.records (series_id, seq, key, task_id, kind, name, content)
+        SELECT own.id, own.beside, given.key, given.task_id, given.kind, given.name, given.content
         FROM own CROSS JOIN
-            unnest(%(task_ids)s::text[], %(kinds)s::text[], %(names)s::text[], %(contents)b::bytea[])
-            WITH ORDINALITY AS given (task_id, kind, name, content, place)
+            unnest(%(keys)b::bytea[], %(task_ids)s::text[], %(kinds)s::text[], %(names)s::text[], %(contents)b::bytea[])
+            WITH ORDINALITY AS given (key, task_id, kind, name, content, place)
         ORDER BY given.place
-        ON CONFLICT (series_id, seq, task_id, kind, name) DO UPDATE SET content = EXCLUDED.content
+        ON CONFLICT (series_id, seq, key) DO UPDATE SET content = EXCLUDED.content
     )
 """
 _DONE: Final[LiteralString] = " SELECT id FROM own"
@@ -211,7 +213,7 @@ class Statements:
     """Every statement on the tables of one schema, ready to be sent."""
 
     def __init__(self, schema: str) -> None:
-        name = Identifier(schema)
+        name = Identifier(schema.replace("%", "%%"))  # the text is a format of psycopg's
 
         def ready(text: LiteralString) -> bytes:
             return SQL(text).format(s=name).as_bytes(None)
@@ -308,7 +310,7 @@ class Statements:
         self.release = ready("DELETE FROM {s}.leases WHERE thread_id = %(thread_id)s AND token = %(token)s")
 
         self.find_version = ready("SELECT to_regclass(%(table)s)")
-        self.version_table = ready("{s}.version").decode()
+        self.version_table = Identifier(schema, "version").as_string(None)
         self.version = ready("SELECT version FROM {s}.version")
         self.read_committed = ready("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
         self.wait_for_others = ready("SELECT pg_advisory_xact_lock(%(key)s)")
