@@ -132,6 +132,7 @@ class TaskContext:
                 node=self.task.node.name,
             )
         owner = self.task.parent or self.task
+        value = admitted(value)
         with self._locked():
             if self._asked is None:
                 self._asked = {}
@@ -152,7 +153,7 @@ class TaskContext:
                     "interrupt(value, key=…)",
                     node=self.task.node.name,
                 )
-            question = Interrupt(admitted(value), asked, owner.node.name, self.program.namespace, key)
+            question = Interrupt(value, asked, owner.node.name, self.program.namespace, key)
             self.questions = [*self.questions, question]
         raise Pause(question)
 
@@ -192,7 +193,7 @@ class TaskContext:
     def next_namespace(self, graph: str, given: Any) -> tuple[str, ...]:
         """The namespace of a graph that this try calls by itself: known by name, input and occurrence, as calls are."""
         try:
-            content = blake2b(self.program.shared.digest(given), digest_size=4).hexdigest()
+            content = blake2b(self.program.shared.digest(admitted(given)), digest_size=4).hexdigest()
         except SerializationError:
             content = ""  # nothing stable is known of such an input: told apart by order
         name = f"{graph}.{content}"

@@ -66,7 +66,8 @@ class Request:
     owner: str = ""
     """Of a nested graph with a memory of its own: the parent's task that it runs for."""
     memory: str | None = None
-    """Of such a graph: the checkpoint at which it stood, as far as the parent knows; None where it never ran."""
+    """Of such a graph: the checkpoint at which it stood, as far as the parent knows; None where it never ran; empty where
+    the parent doesn't know, because a function called it: the newest."""
     supersteps: Sequence[Sequence[StateUpdate]] = ()
     """Of an update: what is written, a checkpoint for each."""
     returns: bool = False
@@ -125,7 +126,7 @@ def _load(loop: Loop) -> Program:
     if saved is not None and request.owner and saved.state.owner != request.owner:
         if request.memory is None:
             return None  # what is there belongs to a branch of the parent's history that was left
-        if saved.checkpoint_id != request.memory:
+        if request.memory and saved.checkpoint_id != request.memory:
             saved = yield Load(request.memory)
             assert saved is not None
     if saved is None:

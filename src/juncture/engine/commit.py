@@ -119,7 +119,12 @@ def _fold(key: Key, state: State, group: list[tuple[Any, str]], changes: Changes
             except BaseException as error:
                 _blame(error, key.name, node)
                 raise
-            changes.values[key.name] = _validated(key, old, group, new)
+            if new is not MARK_FOR_REMOVAL:
+                changes.values[key.name] = _validated(key, old, group, new)
+                return
+            if key.required:
+                raise _required(key.name, node)
+            _put(key, MISSING, changes)
             return
     # A write lives on after this: in streams, records, a router's view. So a reducer that isn't known gets copies.
     given = old if key.pure else copied(old)
@@ -131,6 +136,8 @@ def _fold(key: Key, state: State, group: list[tuple[Any, str]], changes: Changes
     except BaseException as error:
         _blame(error, key.name, *_culprits(key.channel, old, group))
         raise
+    if new is MARK_FOR_REMOVAL:  # a reducer's way to say that the key goes
+        new = MISSING
     if new is MISSING and key.required:
         raise _required(key.name, group[-1][1])
     _put(key, _validated(key, old, group, new), changes)

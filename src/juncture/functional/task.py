@@ -17,6 +17,7 @@ from juncture.drivers.calls import CallFuture
 from juncture.drivers.context import current
 from juncture.engine.tables import Node
 from juncture.engine.task import Task
+from juncture.engine.values import copied
 from juncture.errors import GraphBuildError, SerializationError
 from juncture.graph.inject import kind_of, name_of
 from juncture.types import RetryPolicy, ValueT
@@ -53,7 +54,7 @@ class TaskFunction(Generic[P, ValueT]):
         """
         context = current()
         try:
-            content = context.program.shared.digest([args, kwargs])
+            content = context.program.shared.digest(copied([args, kwargs]))
         except SerializationError:
             content = b""  # known by its name and occurrence alone: nothing stable is known of such arguments
 

@@ -447,17 +447,21 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         interrupt_after: Sequence[str] | Literal["*"] | None = None,
         debug: bool = False,
         name: str | None = None,
+        durability: Literal["sync", "async", "exit"] = "sync",
     ) -> CompiledGraph[StateT, ContextT, InputT, OutputT]:
         """The graph, checked and ready to run.
 
         Args:
-            checkpointer: A saver, or the URL of one (``"memory:"``). None: nothing is kept, or, as a nested graph, what
-                the enclosing graph uses. False: nothing is kept, whatever the enclosing graph does.
+            checkpointer: A saver, or the URL of one (``"memory:"``, ``"sqlite:runs.db"``, ``"postgresql://…"``, ``"redis://…"``,
+                ``"file:folder"``). None: nothing is kept, or, as a nested graph, what the enclosing graph uses. False: nothing is
+                kept, whatever the enclosing graph does. True, for a nested graph: what None means, and each time that its
+                node runs on a thread, it goes on from the state it ended with the time before.
             interrupt_before: Nodes to pause before; ``"*"`` for all.
             interrupt_after: Nodes to pause after; ``"*"`` for all.
             debug: Compare what nodes were handed with what is left of it, and raise `StateMutationError` where an object
                 was changed in place.
             name: The graph's name, and its node's when it is added to another.
+            durability: When steps are durable, unless a call says otherwise; see `RunOptions`.
 
         Warns:
             GraphCheckWarning: It can be run, and has a fault that is certain; see `check`. Not with ``strict=False``.
@@ -474,6 +478,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             interrupt_after=interrupt_after,
             debug=debug,
             name=name,
+            durability=durability,
         )
 
 

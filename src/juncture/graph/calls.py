@@ -23,6 +23,7 @@ from juncture.engine.streaming import values_payload
 from juncture.engine.values import admitted
 from juncture.errors import ConfigError, EmptyInputError, InvalidUpdateError, ParentCommand, Pause
 from juncture.graph.config import read_config, read_modes
+from juncture.graph.operations import nested_tables
 from juncture.graph.validate import check_interrupts
 from juncture.persistence.threads import Durability, OnBusy, ThreadLog
 from juncture.types import (
@@ -34,6 +35,7 @@ from juncture.types import (
     ContextT,
     Interrupt,
     RunResult,
+    StateUpdate,
     Status,
     StreamMode,
     StreamPart,
@@ -113,8 +115,13 @@ class Call:
         interrupt_after: Names | None = None,
         durability: Durability | None = None,
         on_busy: OnBusy = "raise",
+        supersteps: Sequence[Sequence[StateUpdate]] | None = None,
+        namespace: tuple[str, ...] = (),
     ) -> None:
-        """Takes what the public methods take (`RunOptions`)."""
+        """Takes what the public methods take (`RunOptions`).
+
+        With `supersteps`, it is an edit of the state of the graph in that namespace.
+        """
         self.graph = graph
         self.options = read_config(config, thread_id, strict=graph.tables.strict)
         self.outer = _outer()
@@ -122,10 +129,22 @@ class Call:
             self.outer.check_running(f"the graph {graph.name!r}")
         self.nested = self.outer is not None and graph.checkpointer is None and self.options.thread_id is None
         """Called inside a node and not on a thread of its own: its questions and commands go to the enclosing run."""
-        self.namespace: tuple[str, ...] = ()
+        self.namespace = namespace
+        self.supersteps = supersteps
+        self.owner = ""
+        """Called inside a node, and with a memory of its own: the call that it runs for."""
+        self.tables = nested_tables(graph.tables, namespace)
+        if self.options.checkpoint_ns and supersteps is None:
+            raise ConfigError(
+                f"the config names a nested graph ({self.options.checkpoint_ns!r}), and runs begin with the graph that is "
+                "called. Use the config of its own checkpoints, or update_state for the nested graph"
+            )
         self.thread_id = self.options.thread_id
         if self.outer is not None and self.nested:
             self.namespace = self.outer.next_namespace(graph.name, given)
+            if graph.tables.remembers:
+                self.owner = self.namespace[-1]
+                self.namespace = (*self.namespace[:-1], graph.name)
             self.thread_id = self.outer.program.shared.thread_id
         self.single = isinstance(output_keys, str)
         self.output_keys = self._output_keys(output_keys)
@@ -189,6 +208,11 @@ class Call:
         graph, options = self.graph, self.options
         if not graph.tables.persist:
             return None
+        if graph.tables.remembers and not self.nested:
+            raise ConfigError(
+                "checkpointer=True cannot be used for root graphs: it lets a nested graph go on from its own last state. Compile "
+                'this one with a saver, for example compile(checkpointer="sqlite:runs.db")'
+            )
         if graph.checkpointer is None:
             return self.outer.program.log if self.outer is not None and self.nested else None
         if options.thread_id is None:
@@ -209,6 +233,8 @@ class Call:
         )
 
     def _request(self, shared: Shared, *, streaming: bool) -> Request:
+        if self.supersteps is not None:
+            return self._edit_request(shared, self.supersteps)
         kind, got, resume = self._read()
         restricts = self._restricts
         return Request(
@@ -230,6 +256,8 @@ class Call:
             update_keys=self.output_keys if restricts else None,
             before=self.before,
             after=self.after,
+            owner=self.owner,
+            memory="",
         )
 
     def _read(self) -> tuple[Literal["input", "nested", "continue", "command"], Returned, Any]:
@@ -254,6 +282,20 @@ class Call:
     @property
     def _restricts(self) -> bool:
         return self.output_keys is not self.graph.tables.output_keys
+
+    def _edit_request(self, shared: Shared, supersteps: Sequence[Sequence[StateUpdate]]) -> Request:
+        return Request(
+            "update",
+            self.options.limit,
+            random.random,
+            saving=self.log is not None,
+            thread_id=self.thread_id,
+            origin=self._origin(),
+            checkpoint_id=self.options.checkpoint_id,
+            namespace=self.namespace,
+            modes=shared.modes,
+            supersteps=supersteps,
+        )
 
     def _origin(self) -> str:
         if self.outer is not None and self.nested:
@@ -334,7 +376,7 @@ class Call:
         """A driver for the caller's thread."""
         shared = self._shared(modes, subgraphs=subgraphs)
         request = self._request(shared, streaming=bool(modes))
-        return SyncDriver(shared, self.graph.tables, request, self.log, self.outer, self.graph.loops)
+        return SyncDriver(shared, self.tables, request, self.log, self.outer, self.graph.loops)
 
     def async_driver(self, modes: Collection[str], *, subgraphs: bool = False) -> AsyncDriver:
         """A driver for the running event loop."""
@@ -342,7 +384,7 @@ class Call:
 
         shared = self._shared(modes, subgraphs=subgraphs)
         request = self._request(shared, streaming=bool(modes))
-        return AsyncDriver(shared, self.graph.tables, request, self.log, self.outer)
+        return AsyncDriver(shared, self.tables, request, self.log, self.outer)
 
     def _slots(self) -> Slots | None:
         limit = self.options.max_concurrency

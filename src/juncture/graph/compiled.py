@@ -6,13 +6,14 @@ consumer; everything before and after the driving is shared (`calls`).
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
 from juncture.drivers.loops import Loops
 from juncture.engine.tables import Tables
 from juncture.errors import ConfigError, GraphBuildError
+from juncture.graph.access import ThreadAccess, subgraphs_of
 from juncture.graph.assemble import assemble
 from juncture.graph.calls import Call, Names, RunOptions, Shape, chosen, shaper
 from juncture.graph.overall_state import OverAllState, check_input
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 Version = Literal["v1", "parts"]
 
 
-class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
+class CompiledGraph(ThreadAccess, Generic[StateT, ContextT, InputT, OutputT]):
     """A graph ready to run, any number of times at once, from any thread and event loop."""
 
     def __init__(
@@ -381,6 +382,12 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
                 run.cancel()
             await asyncio.gather(*runs, return_exceptions=True)
 
+    def get_subgraphs(
+        self, *, recurse: bool = False
+    ) -> Iterator[tuple[str, CompiledGraph[Any, Any, Any, Any]]]:
+        """The nested graphs that are its nodes, by name; with ``recurse`` also theirs, by names joined with ``|``."""
+        return subgraphs_of(self, recurse=recurse)
+
     # ---- what it owns
 
     def close(self) -> None:
@@ -418,7 +425,7 @@ def _codec(builder: StateGraph[Any, Any, Any, Any], tables: Tables) -> Codec:
 def _open(checkpointer: Saver | str | bool | None) -> tuple[Saver | None, bool]:
     from juncture.savers.base import Saver
 
-    if checkpointer is None or checkpointer is False:
+    if checkpointer is None or isinstance(checkpointer, bool):
         return None, False
     if isinstance(checkpointer, str):
         from juncture.savers import open_saver

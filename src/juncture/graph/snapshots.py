@@ -145,7 +145,7 @@ def snapshot(
     metadata = {"source": saved.source, "step": saved.state.step, "run_id": saved.run_id, **saved.metadata}
     return StateSnapshot(
         values=_values(tables, saved.state, tasks if newest else []),
-        next=tuple(dict.fromkeys(task.name for task in tasks if task.writes is None)),
+        next=tuple(dict.fromkeys(task.name for task in tasks if not newest or task.writes is None)),
         config=config_of(thread_id, namespace, saved.checkpoint_id),
         metadata=metadata,
         created_at=when(saved.created_at),

@@ -1,0 +1,328 @@
+"""Reading and looking after the threads of one graph, as programs for both kinds of code (`juncture.persistence.asking`).
+
+`ThreadAccess` is their face.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from juncture.engine.interrupts import open_questions
+from juncture.engine.plan import unfinished
+from juncture.engine.state import Saved, TaskRecord
+from juncture.engine.tables import Tables
+from juncture.errors import ConfigError, ThreadBusyError
+from juncture.graph.config import read_config
+from juncture.graph.snapshots import (
+    all_records,
+    config_of,
+    due_tasks,
+    empty_snapshot,
+    is_graph,
+    snapshot,
+    thread_snapshot,
+)
+from juncture.persistence import leases, upkeep
+from juncture.persistence.asking import Ask, Asking
+from juncture.persistence.codec import Codec
+from juncture.persistence.format import namespace_levels, namespace_text, record_bytes
+from juncture.persistence.reading import Matches, read_checkpoint, read_page, read_threads
+from juncture.savers.base import Lease, LoadedCheckpoint, Saver
+from juncture.types import StateDiff, StateSnapshot, ThreadSnapshot
+
+Where: TypeAlias = Mapping[str, Any] | str
+"""A config, or the id of a thread."""
+
+PAGE: Final = 64
+"""How many checkpoints of a history are read at once."""
+
+
+class Place(NamedTuple):
+    """A checkpoint of a thread, or its newest."""
+
+    thread_id: str
+    namespace: tuple[str, ...]
+    checkpoint_id: str | None
+
+
+def place_of(config: Where) -> Place:
+    """What a config names.
+
+    Raises:
+        ConfigError: It names no thread.
+    """
+    options = read_config(None, config) if isinstance(config, str) else read_config(config, None)
+    if options.thread_id is None:
+        raise ConfigError(
+            'no thread is named: give its id, or {"configurable": {"thread_id": …}} as the config'
+        )
+    return Place(options.thread_id, namespace_levels(options.checkpoint_ns), options.checkpoint_id)
+
+
+class ThreadPrograms:
+    """The threads of one graph."""
+
+    def __init__(self, saver: Saver, codec: Codec, tables: Tables) -> None:
+        self.saver = saver
+        self.codec = codec
+        self.tables = tables
+
+    # ---- reading
+
+    def get_state(self, config: Where, *, nested: bool) -> Asking[StateSnapshot]:
+        """The state at a place."""
+        return (yield from self._snapshot(place_of(config), nested=nested))
+
+    def _snapshot(self, place: Place, *, nested: bool) -> Asking[StateSnapshot]:
+        tables = nested_tables(self.tables, place.namespace)
+        text = namespace_text(place.namespace)
+        saved = yield from read_checkpoint(self.saver, self.codec, place.thread_id, text, place.checkpoint_id)
+        if saved is None:
+            return empty_snapshot(place.thread_id, place.namespace)
+        below = yield from self._below(tables, saved, place, nested=nested)
+        newest = place.checkpoint_id is None
+        return snapshot(tables, saved, place.thread_id, place.namespace, nested=below, newest=newest)
+
+    def _below(
+        self, tables: Tables, saved: Saved, place: Place, *, nested: bool
+    ) -> Asking[dict[str, Mapping[str, Any] | StateSnapshot]]:
+        """What is known of the nested graphs that are due and have begun."""
+        found: dict[str, Mapping[str, Any] | StateSnapshot] = {}
+        due = due_tasks(tables, saved.state, all_records(saved, place.thread_id, place.namespace))
+        graphs = [(task, graph) for task in due if (graph := is_graph(tables, task.name)) is not None]
+        if not graphs:
+            return found
+        begun: list[str] = yield Ask(self.saver, "namespaces", (place.thread_id,))
+        for task, graph in graphs:
+            levels = (*place.namespace, task.name if graph.remembers else task.id)
+            if namespace_text(levels) in begun:
+                below = Place(place.thread_id, levels, None)
+                if nested:
+                    found[task.id] = yield from self._snapshot(below, nested=True)
+                else:
+                    found[task.id] = config_of(place.thread_id, levels, None)
+        return found
+
+    def diff(self, first: Where, second: Where) -> Asking[StateDiff]:
+        """What differs between two states."""
+        one = yield from self._known(place_of(first))
+        two = yield from self._known(place_of(second))
+        a, b = one.state.values, two.state.values
+        same = self.codec.encode
+        return StateDiff(
+            {key: value for key, value in b.items() if key not in a},
+            {key: value for key, value in a.items() if key not in b},
+            {key: (a[key], b[key]) for key in a if key in b and same(a[key]) != same(b[key])},
+        )
+
+    def _known(self, place: Place) -> Asking[Saved]:
+        text = namespace_text(place.namespace)
+        saved = yield from read_checkpoint(self.saver, self.codec, place.thread_id, text, place.checkpoint_id)
+        if saved is None:
+            raise upkeep.not_found(place.thread_id)
+        return saved
+
+    def get_threads(self, after: str | None, limit: int | None) -> Asking[list[ThreadSnapshot]]:
+        """Threads with their newest states."""
+        found = yield from read_threads(self.saver, self.codec, after=after, limit=limit)
+        return [
+            thread_snapshot(
+                self.tables,
+                thread.thread_id,
+                saved,
+                None if thread.lease is None else thread.lease.holder,
+                runs=None if thread.lease is None else not leases.is_free(thread.lease),
+            )
+            for thread, saved in found
+        ]
+
+    def tell_parents(self, thread_id: str, namespace: tuple[str, ...]) -> Asking[None]:
+        """Closes, in the graphs around an edited one, the questions that it no longer asks."""
+        if not namespace:
+            return
+        saver = self.saver
+        below = yield from self._known(Place(thread_id, namespace, None))
+        still = {q.id for q in open_questions(all_records(below, thread_id, namespace))}
+
+        def telling(lease: Lease) -> Asking[None]:
+            for depth in range(len(namespace) - 1, -1, -1):
+                around = Place(thread_id, namespace[:depth], None)
+                saved = yield from self._known(around)
+                closed = [
+                    TaskRecord(record.task_id, "answer", record.name, None)
+                    for record in saved.records
+                    if record.kind == "question"
+                    and record.content.namespace[: len(namespace)] == namespace
+                    and record.name not in still
+                ]
+                if closed:
+                    args = (
+                        thread_id,
+                        namespace_text(around.namespace),
+                        saved.checkpoint_id,
+                        [record_bytes(self.codec, record) for record in closed],
+                    )
+                    yield Ask(saver, "put_records", args, {"lease": lease})
+
+        yield from upkeep.leased(saver, thread_id, telling)
+
+    # ---- looking after threads
+
+    def archive(self, thread_id: str) -> Asking[str]:
+        """Moves a thread; its new id."""
+        saved = yield from self._known(Place(thread_id, (), None))
+        kept = f"{thread_id}@{saved.checkpoint_id}"
+        yield from upkeep.copy_thread(self.saver, self.codec, thread_id, kept)
+        yield from upkeep.delete_thread(self.saver, thread_id)
+        return kept
+
+    def prune(
+        self, thread_id: str | None, keep: int | None, older_than: timedelta | float | None
+    ) -> Asking[int]:
+        """Removes checkpoints of one thread, or of all that nobody runs; how many."""
+        keeps = keeping(keep, older_than)
+        if thread_id is not None:
+            return (yield from upkeep.prune(self.saver, thread_id, keeps))
+        removed = 0
+        for each in (yield from upkeep.all_threads(self.saver)):
+            try:
+                removed += yield from upkeep.prune(self.saver, each, keeps)
+            except ThreadBusyError:
+                continue
+        return removed
+
+    def dead(self, thread_ids: Sequence[str] | None) -> Asking[list[Lease]]:
+        """The leases of runs that died, of these threads."""
+        found = yield from upkeep.dead_leases(self.saver)
+        wanted = None if thread_ids is None else frozenset(thread_ids)
+        return [lease for lease in found if wanted is None or lease.thread_id in wanted]
+
+    def can_go_on(self, lease: Lease) -> Asking[bool]:
+        """Whether a thread whose run died has something to run; where it hasn't, its lease is given back."""
+        place = Place(lease.thread_id, (), None)
+        saved = yield from read_checkpoint(self.saver, self.codec, lease.thread_id, "", None)
+        if saved is not None and unfinished(self.tables, saved.state):
+            records = all_records(saved, place.thread_id, ())
+            questions = open_questions(records)
+            due = due_tasks(self.tables, saved.state, records)
+            waits = all(task.writes is not None or task.questions for task in due)
+            if not any(question.when != "inside" for question in questions) and not (due and waits):
+                return True
+        yield Ask(self.saver, "release_lease", (lease,))
+        return False
+
+
+class History:
+    """A listing of the states of one namespace, page by page."""
+
+    def __init__(
+        self,
+        threads: ThreadPrograms,
+        config: Where,
+        wanted: Mapping[str, Any] | None,
+        before: Where | None,
+        limit: int | None,
+        *,
+        values: bool,
+    ) -> None:
+        self._threads = threads
+        self._place = place_of(config)
+        self._tables = nested_tables(threads.tables, self._place.namespace)
+        self._matches = _matching(wanted)
+        self._left = limit
+        self._before: str | None = None
+        if before is not None:
+            self._before = before if isinstance(before, str) else read_config(before, None).checkpoint_id
+            if self._before is None:
+                raise ConfigError(
+                    "before names no checkpoint: give the config of a snapshot, or a checkpoint's id"
+                )
+        self._values = values
+        self._over = limit is not None and limit <= 0
+
+    def page(self) -> Asking[list[StateSnapshot] | None]:
+        """The next states; None at the end."""
+        if self._over:
+            return None
+        place = self._place
+        page, last = yield from read_page(
+            self._threads.saver,
+            self._threads.codec,
+            place.thread_id,
+            namespace_text(place.namespace),
+            before=self._before,
+            limit=PAGE,
+            matches=self._matches,
+            values=self._values,
+        )
+        self._before, self._over = last, last is None
+        if self._left is not None:
+            page = page[: self._left]
+            self._left -= len(page)
+            self._over = self._over or not self._left
+        return [
+            snapshot(self._tables, saved, place.thread_id, place.namespace, nested={}, newest=False)
+            for saved in page
+        ]
+
+
+def nested_tables(tables: Tables, namespace: tuple[str, ...]) -> Tables:
+    """The tables of the nested graph that a namespace names.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    for level in namespace:
+        name = level if level in tables.nodes else level.rpartition(":")[0]
+        below = is_graph(tables, name)
+        if below is None:
+            raise ConfigError(
+                f"Subgraph {name} not found: the namespace {namespace_text(namespace)!r} names no nested graph of this one"
+            )
+        tables = below
+    return tables
+
+
+def _matching(wanted: Mapping[str, Any] | None) -> Matches:
+    if not wanted:
+        return lambda _found, _header: True
+    entries = dict(wanted)
+
+    def matches(found: LoadedCheckpoint, header: Mapping[str, Any]) -> bool:
+        stored = found.checkpoint
+        metadata = {
+            "source": stored.source,
+            "step": stored.step,
+            "run_id": stored.run_id,
+            **header.get("metadata", {}),
+        }
+        return all(name in metadata and metadata[name] == value for name, value in entries.items())
+
+    return matches
+
+
+def keeping(
+    keep: int | None, older_than: timedelta | float | None
+) -> Callable[[int, LoadedCheckpoint], bool]:
+    """Which checkpoints pruning keeps.
+
+    Raises:
+        ConfigError: Nothing says so.
+    """
+    if keep is None and older_than is None:
+        raise ConfigError("prune needs to know what to keep: keep=n, or older_than=timedelta(…)")
+    if keep is not None and keep < 1:
+        raise ConfigError(f"keep is at least 1, got {keep}: the newest checkpoint always stays")
+    age = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
+    if age is not None and age < 0:
+        raise ConfigError(f"older_than is a time that has passed, got {older_than!r}")
+    since = None if age is None else datetime.now(UTC).timestamp() - age
+
+    def keeps(place: int, found: LoadedCheckpoint) -> bool:
+        if keep is not None and place < keep:
+            return True
+        return since is not None and found.checkpoint.created_at >= since
+
+    return keeps
