@@ -32,6 +32,8 @@ Run: TypeAlias = Callable[..., sqlite3.Cursor]
 
 APPLICATION = 0x4A554E43
 """What ``application_id`` says in our files: the letters JUNC."""
+OLDEST = (3, 35, 0)
+"""The version of SQLite that brought ``RETURNING``."""
 BUSY_PAUSE = 0.01
 """Seconds between two tries of what SQLite itself doesn't wait for."""
 
@@ -131,6 +133,10 @@ class Database:
     def _connect(self, synchronous: Synchronous) -> sqlite3.Connection:
         if self._closed:
             raise SaverError(f"this saver was closed. Open a new one for {self.path}.")
+        if sqlite3.sqlite_version_info < OLDEST:
+            raise SaverError(
+                f"this Python has SQLite {sqlite3.sqlite_version}; {'.'.join(map(str, OLDEST))} or later is needed."
+            )
         connection = sqlite3.connect(
             self.path, timeout=self.timeout, isolation_level=None, check_same_thread=False
         )
