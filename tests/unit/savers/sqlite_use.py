@@ -75,6 +75,7 @@ class Script:
 
     def ended(self):
         """What it printed."""
-        out, err = self.process.communicate(timeout=50)
+        out = self.process.stdout.read()
+        _, err = self.process.communicate(timeout=50)
         assert self.process.returncode == 0, err
         return out.split()

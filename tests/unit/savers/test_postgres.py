@@ -146,7 +146,7 @@ def test_a_thread_is_deleted_with_the_put_that_was_being_made(saver, session, po
     put(saver, 1, records=())
     put(saver, 2, records=[RECORD])
     values = {name: getattr(stored(3), name) for name in StoredCheckpoint.__slots__}
-    values |= {"follows": "c002", "payload": b"payload", "builds_on": [1, 2]}
+    values |= {"follows": "c002", "payload": b"payload", "firsts": [1], "lasts": [2]}
     values |= {
         "keys": [b"key"],
         "task_ids": ["task"],
@@ -166,7 +166,7 @@ def test_a_drop_leaves_what_a_put_that_it_waited_for_needs(saver, session, postg
     for seq in (1, 2, 3):
         saver.put(stored(seq, builds_on=()), b"payload", follows=f"c{seq - 1:03}" if seq > 1 else None)
     values = {name: getattr(stored(4), name) for name in StoredCheckpoint.__slots__}
-    values |= {"follows": "c003", "payload": b"payload", "builds_on": [1, 1]}
+    values |= {"follows": "c003", "payload": b"payload", "firsts": [1], "lasts": [1]}
     with holding(postgres_url, SQL.move[False, False], values):
         waiting = worker.submit(saver.drop, "t", "", ["c001", "c002"])
         wait_for_one_that_waits(session)

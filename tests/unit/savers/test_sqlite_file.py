@@ -124,7 +124,8 @@ def test_who_was_killed_leaves_what_it_had_saved(path):
         for _ in range(wait_for):
             said = int(script.process.stdout.readline())
         script.process.kill()
-        rest = script.process.communicate()[0].split("\n")
+        rest = script.process.stdout.read().split("\n")
+        script.process.communicate()
         said = max([said, *(int(line) for line in rest[:-1])])  # the last may be cut short
         assert query(path, "PRAGMA integrity_check") == [("ok",)]
         with SqliteSaver(path) as saver:
