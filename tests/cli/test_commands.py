@@ -148,6 +148,28 @@ def test_a_closed_input_is_said(flow: Path):
     assert "error: --input - reads standard input, which is closed" in done.stderr
 
 
+def test_what_compiling_warns_of_is_said(write: Write):
+    write(
+        "warns.py",
+        """
+        import warnings
+
+        from juncture import START, StateGraph
+
+
+        class Loud(StateGraph):
+            def compile(self, *given, **options):
+                warnings.warn("look out", stacklevel=2)
+                return super().compile(*given, **options)
+
+
+        graph = Loud().add_node("n", lambda state: None).add_edge(START, "n")
+        """,
+    )
+    done = shell("juncture run warns.py --input '{}'")
+    assert (done.returncode, done.stderr) == (0, "warning: look out\n")
+
+
 # ── Ctrl-C ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 STUCK = """

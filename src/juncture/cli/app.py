@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from juncture.cli.check import check
 from juncture.cli.run import run
 
 app = typer.Typer(
@@ -16,6 +17,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # help and usage errors are plain text, the same in a pipe
 )
 app.command()(run)
+app.command()(check)
 
 
 def _print_version(wanted: bool) -> None:
@@ -31,4 +33,4 @@ def juncture(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Run graphs."""
+    """Run and check graphs."""

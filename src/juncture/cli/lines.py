@@ -15,8 +15,9 @@ from typing import Any, TextIO
 import typer
 
 from juncture.cli.exits import ExitCode
-from juncture.cli.reporting import announce, say, visible
+from juncture.cli.reporting import announce
 from juncture.cli.running import Begun, Ended
+from juncture.cli.saying import say, visible
 from juncture.cli.shown import line_of, message_of
 from juncture.drivers.place import failure
 from juncture.types import StreamMode, StreamPart

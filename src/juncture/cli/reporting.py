@@ -1,12 +1,8 @@
-"""What goes to standard error: what went wrong and how to go on, in a few lines and without a traceback.
-
-Nothing that a value or an exception says is printed without making control characters visible.
-"""
+"""What went wrong and how to go on: a few lines on standard error, without a traceback, and the exit code."""
 
 from __future__ import annotations
 
 import shlex
-import sys
 import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -17,24 +13,13 @@ import typer
 from juncture.cli.exits import EXIT_OF, ExitCode
 from juncture.cli.frames import place_of
 from juncture.cli.running import Begun, Ended, is_callers_fault
+from juncture.cli.saying import say
 from juncture.cli.shown import message_of
 from juncture.drivers.place import failure
 from juncture.errors import JunctureError, place_note
 from juncture.savers import InMemorySaver
 
 ASK_FOR_MORE = "The whole traceback: --traceback"
-
-
-def say(text: str) -> None:
-    """Prints lines on standard error."""
-    print(visible(text), file=sys.stderr, flush=True)  # noqa: T201 - this is the command line
-
-
-def visible(text: str) -> str:
-    """A text whose control characters can't reach the terminal; line ends and tabs stay."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
 
 
 @contextmanager

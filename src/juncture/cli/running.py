@@ -19,9 +19,11 @@ from threading import current_thread, main_thread
 from types import FrameType
 from typing import Any, Final, NoReturn, Protocol, Self
 from uuid import uuid4
+from warnings import catch_warnings
 
 from juncture.cli.exits import ExitCode
 from juncture.cli.loading import Found, Graph
+from juncture.cli.saying import say
 from juncture.drivers.place import failure
 from juncture.errors import (
     CheckpointNotFoundError,
@@ -195,10 +197,14 @@ def compiled(spec: str, graph: Graph, saver: Saver | None = None) -> CompiledGra
     """
     if isinstance(graph, CompiledGraph):
         return graph
-    try:
-        return graph.compile(saver, name=spec.rpartition(":")[2])
-    except GraphBuildError as error:
-        raise ConfigError(f"{spec}: the graph can't be built: {error}") from error
+    with catch_warnings(record=True) as warned:  # they would name a line of this function
+        try:
+            made = graph.compile(saver, name=spec.rpartition(":")[2])
+        except GraphBuildError as error:
+            raise ConfigError(f"{spec}: the graph can't be built: {error}") from error
+    for each in warned:
+        say(f"warning: {each.message}")
+    return made
 
 
 def _kept_by(

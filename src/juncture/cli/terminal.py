@@ -19,8 +19,9 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from juncture.cli.reporting import announce, visible
+from juncture.cli.reporting import announce
 from juncture.cli.running import Begun, Ended
+from juncture.cli.saying import visible
 from juncture.types import StreamMode, StreamPart
 
 _STYLES = {"completed": "bold green", "interrupted": "bold yellow", "drained": "bold yellow"}
