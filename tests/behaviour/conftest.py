@@ -1,22 +1,59 @@
 """What the tests of behaviour share: a graph is built once, and run in every way that a user may run it.
 
 A test is a plain function. `engine` runs its graph with the sync driver and with the async one; `colour` makes its
-nodes sync or async functions; `saver` keeps its threads with each kind of saver.
+nodes sync or async functions; `saver` keeps its threads with each kind of saver: in full in memory and in SQLite, and
+once for each test function on one of the others, always the same; in full on all of them where `JUNCTURE_DEEP` is set.
 """
 
 import asyncio
 import functools
 import inspect
+import os
 from collections.abc import Callable, Iterator
 from contextlib import aclosing, closing
 from typing import Any
+from zlib import crc32
 
 import pytest
 
 from juncture import Command, InMemorySaver, RunResult
+from juncture.savers import FileSaver, PostgresSaver, RedisSaver, Saver, SqliteSaver
+from juncture.types import StateSnapshot
 
-SAVERS: dict[str, Callable[[], Any]] = {"memory": InMemorySaver}
-"""Kind → what makes a new, empty saver."""
+SAVERS: dict[str, tuple[str | None, Callable[[Any], Saver]]] = {
+    "memory": (None, lambda _: InMemorySaver()),
+    "sqlite": ("tmp_path", lambda folder: SqliteSaver(folder / "runs.db")),
+    "file": ("tmp_path", FileSaver),
+    "postgres": ("postgres_url", PostgresSaver),
+    "redis": ("redis_url", RedisSaver),
+}
+"""Kind → the fixture that gives it a place of its own, and what makes a new, empty saver there."""
+SPARINGLY = ("file", "postgres", "redis")
+"""Kinds that each test function runs on once, on one of them, unless all is to be run."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves one run out of all that a test function has on the sparing kinds: its place decides which."""
+    if os.environ.get("JUNCTURE_DEEP"):
+        return
+    sparing: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        callspec = getattr(item, "callspec", None)
+        if callspec is not None and callspec.params.get("saver") in SPARINGLY:
+            sparing.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left = {
+        id(item)
+        for function, group in sparing.items()
+        for item in group
+        if item is not _chosen(function, group)
+    }
+    if left:
+        config.hook.pytest_deselected(items=[item for item in items if id(item) in left])
+        items[:] = [item for item in items if id(item) not in left]
+
+
+def _chosen(function: str, group: list[pytest.Item]) -> pytest.Item:
+    return group[crc32(function.encode()) % len(group)]
 
 
 class Engine:
@@ -72,6 +109,32 @@ class Engine:
             return asyncio.run(graph.abatch(inputs, config, **options))
         return graph.batch(inputs, config, **options)
 
+    def state(self, graph: Any, config: Any, **options: Any) -> StateSnapshot:
+        """The state of a thread."""
+        return self.call(graph.get_state, graph.aget_state, config, **options)
+
+    def history(self, graph: Any, config: Any, **options: Any) -> list[StateSnapshot]:
+        """The states of a thread, newest first."""
+        if not self.is_async:
+            return list(graph.get_state_history(config, **options))
+
+        async def listed() -> list[StateSnapshot]:
+            return [one async for one in graph.aget_state_history(config, **options)]
+
+        return asyncio.run(listed())
+
+    def update(self, graph: Any, config: Any, values: Any, as_node: str | None = None) -> dict[str, Any]:
+        """Edits the state of a thread; the config of what that made."""
+        return self.call(graph.update_state, graph.aupdate_state, config, values, as_node)
+
+    def bulk(self, graph: Any, config: Any, supersteps: Any) -> dict[str, Any]:
+        """Edits the state of a thread in several supersteps."""
+        return self.call(graph.bulk_update_state, graph.abulk_update_state, config, supersteps)
+
+    def call(self, function: Any, twin: Any, *args: Any, **options: Any) -> Any:
+        """What a method gives, or what its async twin does."""
+        return asyncio.run(twin(*args, **options)) if self.is_async else function(*args, **options)
+
 
 @pytest.fixture(params=["sync", "async"])
 def engine(request: pytest.FixtureRequest) -> Engine:
@@ -80,9 +143,10 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 
 
 @pytest.fixture(params=list(SAVERS))
-def saver(request: pytest.FixtureRequest) -> Iterator[Any]:
+def saver(request: pytest.FixtureRequest) -> Iterator[Saver]:
     """A new saver of every kind."""
-    made = SAVERS[request.param]()
+    fixture, make_saver = SAVERS[request.param]
+    made = make_saver(None if fixture is None else request.getfixturevalue(fixture))
     yield made
     made.close()
 
