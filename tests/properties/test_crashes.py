@@ -55,12 +55,21 @@ class MortalSaver(InMemorySaver):
 
         self._call(perform)
 
-    def put_records(self, thread_id: str, namespace: str, checkpoint_id: str, records: Any) -> None:
+    def put_records(
+        self, thread_id: str, namespace: str, checkpoint_id: str, records: Any, **options: Any
+    ) -> None:
         def perform() -> None:
-            super(MortalSaver, self).put_records(thread_id, namespace, checkpoint_id, records)
+            super(MortalSaver, self).put_records(thread_id, namespace, checkpoint_id, records, **options)
             self.saved += sum(record.kind == "done" for record in records)
 
         self._call(perform)
+
+    def acquire_lease(self, *args: Any, **options: Any) -> Any:
+        return self._call(lambda: super(MortalSaver, self).acquire_lease(*args, **options))
+
+    def release_lease(self, lease: Any) -> None:
+        if not self.dead:  # who is dead gives nothing back
+            super().release_lease(lease)
 
     def _call(self, perform: Callable[[], Any]) -> Any:
         if self.dead:
@@ -74,8 +83,10 @@ class MortalSaver(InMemorySaver):
         raise Died
 
     def revive(self) -> None:
-        """The next process starts."""
+        """The next process starts, once the lease of the dead one has run out."""
         self.dead, self._dies_at = False, None
+        for lease in self.leases():
+            super().release_lease(lease)
 
 
 def run(compiled: Any, given: Any, limit: int, driver: str) -> Any:
