@@ -108,7 +108,7 @@ class PostgresSaver(Saver):
             "run_id": checkpoint.run_id,
             "created_at": checkpoint.created_at,
             "seq": checkpoint.seq,
-            "builds_on": [place for span in checkpoint.builds_on for place in span],
+            **_ends(checkpoint.builds_on),
             "header": checkpoint.header,
             "payload": payload,
             "follows": follows,
@@ -178,8 +178,7 @@ class PostgresSaver(Saver):
         values = {
             "thread_id": thread_id,
             "namespace": namespace,
-            "firsts": [first for first, _ in spans],
-            "lasts": [last for _, last in spans],
+            **_ends(spans),
         }
         return [Part(*row) for row in self._rows(self._sql.parts, values)]
 
@@ -319,6 +318,10 @@ class PostgresSaver(Saver):
         return version
 
 
+def _ends(spans: Spans) -> dict[str, list[int]]:
+    return {"firsts": [first for first, _ in spans], "lasts": [last for _, last in spans]}
+
+
 def _columns(records: Sequence[StoredRecord]) -> dict[str, list[Any]]:
     """Records as columns. Of those with one key the first gives the place and the last the content, as law 6 asks."""
     last = {record[:3]: record for record in records}
@@ -356,7 +359,8 @@ def _thread(
     seq: int, texts: list[Any], numbers: list[int], seconds: list[Any], header: bytes
 ) -> StoredThread:
     thread_id, namespace, head_id, checkpoint_id, parent_id, source, run_id, holder, token = texts
-    head_seq, step, *places = numbers
+    head_seq, step, *ends = numbers
+    half = len(ends) // 2
     created_at, expires_in = seconds
     stored = StoredCheckpoint(
         thread_id,
@@ -368,7 +372,7 @@ def _thread(
         run_id,
         created_at,
         seq,
-        tuple(zip(places[::2], places[1::2], strict=True)),
+        tuple(zip(ends[:half], ends[half:], strict=True)),
         header,
     )
     lease = None if token is None else Lease(thread_id, holder, token, expires_in)

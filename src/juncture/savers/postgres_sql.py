@@ -39,11 +39,12 @@ MIGRATIONS: Final[tuple[LiteralString, ...]] = (
         source text COLLATE "C" NOT NULL,
         run_id text COLLATE "C" NOT NULL,
         created_at double precision NOT NULL,
-        builds_on bigint[] NOT NULL,
+        firsts bigint[] NOT NULL,
+        lasts bigint[] NOT NULL,
         header bytea NOT NULL,
         PRIMARY KEY (series_id, checkpoint_id)
     );
-    COMMENT ON COLUMN {s}.checkpoints.builds_on IS 'first, last, first, last …';
+    COMMENT ON COLUMN {s}.checkpoints.firsts IS 'with lasts: the ranges of parts that it builds on';
     CREATE TABLE {s}.parts (
         series_id bigint NOT NULL,
         seq bigint NOT NULL,
@@ -78,7 +79,7 @@ MIGRATIONS: Final[tuple[LiteralString, ...]] = (
 # checkpoints that are asked for.
 _COLUMNS: Final[LiteralString] = """
     series.id, series.thread_id, series.namespace, series.head_id, series.head_seq,
-    checkpoint_id, seq, parent_id, step, source, run_id, created_at, builds_on, header
+    checkpoint_id, seq, parent_id, step, source, run_id, created_at, firsts, lasts, header
 """
 _NO_LEASE: Final[LiteralString] = "NULL AS holder, NULL AS token, NULL::double precision AS expires_in"
 _LEASE: Final[LiteralString] = (
@@ -87,7 +88,7 @@ _LEASE: Final[LiteralString] = (
 _CHECKPOINT_ROWS: Final[LiteralString] = """
     SELECT 0 AS what, found.id, found.seq, found.place,
         ARRAY[thread_id, namespace, head_id, checkpoint_id, parent_id, source, run_id, holder, token] AS texts,
-        ARRAY[head_seq, step] || builds_on AS numbers, ARRAY[created_at, expires_in] AS seconds, header AS content
+        ARRAY[head_seq, step] || firsts || lasts AS numbers, ARRAY[created_at, expires_in] AS seconds, header AS content
     FROM found
 """
 _RECORD_ROWS: Final[LiteralString] = """
@@ -95,18 +96,23 @@ _RECORD_ROWS: Final[LiteralString] = """
     SELECT 1, found.id, found.seq, records.place, ARRAY[task_id, kind, name], NULL, NULL, content
     FROM found JOIN {s}.records AS records ON records.series_id = found.id AND records.seq = found.seq
 """
-_PART_ROWS: Final[LiteralString] = """
+# OFFSET keeps the planner from joining everything that the series has and then looking which of it lies in the span.
+_PARTS_IN_SPAN: Final[LiteralString] = """
+        SELECT seq, checkpoint_id, payload FROM {s}.parts
+        WHERE series_id = found.id AND seq BETWEEN span.first AND span.last OFFSET 0
+"""
+_PART_ROWS: Final[LiteralString] = (
+    """
     UNION ALL
     SELECT 2, found.id, parts.seq, span.place, ARRAY[parts.checkpoint_id], NULL, NULL, payload
     FROM found
-    CROSS JOIN LATERAL (
-        SELECT n AS place, spans[n] AS first, spans[n + 1] AS last
-        FROM (SELECT builds_on || found.seq || found.seq AS spans) AS these,
-            generate_series(1, cardinality(spans), 2) AS n
-    ) AS span
-    JOIN {s}.parts AS parts ON parts.series_id = found.id AND parts.seq BETWEEN span.first AND span.last
+    CROSS JOIN LATERAL unnest(firsts || found.seq, lasts || found.seq) WITH ORDINALITY AS span (first, last, place)
+    CROSS JOIN LATERAL ("""
+    + _PARTS_IN_SPAN
+    + """) AS parts
     WHERE found.checkpoint_id IS DISTINCT FROM %(known)s
 """
+)
 _IN_ORDER: Final[LiteralString] = "ORDER BY what, place, seq"
 _OF_SERIES: Final[LiteralString] = "WHERE thread_id = %(thread_id)s AND namespace = %(namespace)s"
 _FROM_SERIES: Final[LiteralString] = (
@@ -121,9 +127,14 @@ _HISTORY: Final[LiteralString] = (
     + _COLUMNS
     + ", -seq AS place, "
     + _NO_LEASE
-    + _FROM_SERIES
-    + """ AND (%(before)s::text IS NULL OR checkpoint_id < %(before)s)
-    ORDER BY checkpoint_id DESC LIMIT %(limit)s)"""
+    + """
+    FROM {s}.series AS series CROSS JOIN LATERAL (
+        SELECT * FROM {s}.checkpoints
+        WHERE series_id = series.id AND (%(before)s::text IS NULL OR checkpoint_id < %(before)s)
+        ORDER BY checkpoint_id DESC LIMIT %(limit)s
+    ) AS checkpoints """
+    + _OF_SERIES
+    + ")"
     + _CHECKPOINT_ROWS
 )
 _THREADS: Final[LiteralString] = (
@@ -146,10 +157,11 @@ _THREADS: Final[LiteralString] = (
 _PARTS: Final[LiteralString] = (
     """
     SELECT DISTINCT ON (parts.seq) parts.seq, parts.checkpoint_id, parts.payload
-    FROM {s}.series AS series
+    FROM {s}.series AS found
     CROSS JOIN unnest(%(firsts)s::bigint[], %(lasts)s::bigint[]) AS span (first, last)
-    JOIN {s}.parts AS parts ON parts.series_id = series.id AND parts.seq BETWEEN span.first AND span.last
-    """
+    CROSS JOIN LATERAL ("""
+    + _PARTS_IN_SPAN
+    + ") AS parts "
     + _OF_SERIES
     + " ORDER BY parts.seq"
 )
@@ -185,9 +197,9 @@ _STAYS: Final[tuple[LiteralString, LiteralString]] = (
 _STORED: Final[LiteralString] = """,
     checkpoint AS (
         INSERT INTO {s}.checkpoints
-            (series_id, checkpoint_id, seq, parent_id, step, source, run_id, created_at, builds_on, header)
+            (series_id, checkpoint_id, seq, parent_id, step, source, run_id, created_at, firsts, lasts, header)
         SELECT id, %(checkpoint_id)s, %(seq)s, %(parent_id)s, %(step)s, %(source)s, %(run_id)s, %(created_at)s,
-            %(builds_on)s::bigint[], %(header)b
+            %(firsts)s::bigint[], %(lasts)s::bigint[], %(header)b
         FROM own
     ),
     part AS (
@@ -266,11 +278,9 @@ class Statements:
             ), unrecorded AS (
                 DELETE FROM {s}.records WHERE series_id = %(id)s AND seq IN (SELECT seq FROM dropped)
             ), needed AS (
-                SELECT range_agg(int8range(spans[n], spans[n + 1], '[]')) AS places
-                FROM (
-                    SELECT builds_on || seq || seq AS spans FROM {s}.checkpoints
-                    WHERE series_id = %(id)s AND checkpoint_id <> ALL(%(gone)s::text[])
-                ) AS these, generate_series(1, cardinality(spans), 2) AS n
+                SELECT range_agg(int8range(span.first, span.last, '[]')) AS places
+                FROM {s}.checkpoints CROSS JOIN LATERAL unnest(firsts || seq, lasts || seq) AS span (first, last)
+                WHERE series_id = %(id)s AND checkpoint_id <> ALL(%(gone)s::text[]) AND span.first <= span.last
             )
             DELETE FROM {s}.parts WHERE series_id = %(id)s AND NOT seq <@ (SELECT places FROM needed)"""
         )
