@@ -727,7 +727,7 @@ def test_an_abandoned_node_cannot_run_graphs_that_save(saver):
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("beside", [False], ids=["alone"])
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside another"])
 def test_an_abandoned_graph_saves_nothing_more(saver, beside):
     """It was running inside a node when the run was cancelled: it ends where it stands."""
     ran: list[str] = []

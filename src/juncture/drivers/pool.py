@@ -34,9 +34,17 @@ class Pool:
         """Somebody gave up waiting for a worker, in whichever of the nested runs that share these."""
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Lets a worker do it. The work must not raise."""
-        self._queue.put(work)
-        if not self._threads:
+        """Lets a worker do it. The work must not raise.
+
+        After `close`, only a run that an abandoned worker began comes here; its work gets a worker of its own.
+        """
+        with self._lock:
+            closed = self._closed
+            if not closed:
+                self._queue.put(work)
+        if closed:
+            Thread(target=work, name="juncture-worker", daemon=True).start()
+        elif not self._threads:
             self._start(1)
 
     @property
@@ -76,9 +84,10 @@ class Pool:
 
     def close(self) -> None:
         """Ends the workers once the queue is empty; waits for them unless one was abandoned."""
-        self._closed = True  # what waits in the queue from here on is only the workers' end
-        for _ in self._threads:
-            self._queue.put(None)
+        with self._lock:
+            self._closed = True  # what waits in the queue from here on is only the workers' end
+            for _ in self._threads:
+                self._queue.put(None)
         if not self.abandoned:
             for thread in self._threads:
                 thread.join()
