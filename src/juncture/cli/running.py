@@ -1,34 +1,25 @@
 """One run of a graph, as every command makes it that runs one.
 
 The run is async, whatever the nodes are: async nodes run on the event loop and sync ones on workers, so that Ctrl-C is
-heard at once. It cancels the run as `ainvoke` is cancelled: what was committed and saved stays, async nodes are
-cancelled, and a running sync node is abandoned. A second Ctrl-C waits for nothing: the process ends there, as if killed.
+heard at once.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import sys
 from collections.abc import Mapping
 from contextlib import aclosing
-from copy import copy
 from dataclasses import dataclass
-from threading import current_thread, main_thread
-from types import FrameType
-from typing import Any, Final, NoReturn, Protocol, Self
+from typing import Any, Final, Protocol
 from uuid import uuid4
-from warnings import catch_warnings
 
-from juncture.cli.exits import ExitCode
-from juncture.cli.loading import Found, Graph
-from juncture.cli.saying import say
+from juncture.cli.ctrl_c import CtrlC
+from juncture.cli.loading import Found
+from juncture.cli.opening import ready_graph
 from juncture.drivers.place import failure
 from juncture.errors import (
     CheckpointNotFoundError,
     ConfigError,
-    GraphBuildError,
     InterruptError,
     InvalidUpdateError,
     JunctureError,
@@ -38,7 +29,7 @@ from juncture.errors import (
 from juncture.graph.calls import Call, Shape, shaper
 from juncture.graph.compiled import CompiledGraph
 from juncture.graph.config import read_config
-from juncture.savers import Saver, open_saver
+from juncture.savers import Saver
 from juncture.types import START, RunResult, StreamMode, StreamPart
 
 _REFUSALS: Final = (
@@ -116,108 +107,17 @@ def run(ask: Ask, display: Display) -> Ended:
         ConfigError: It couldn't be run. So do other errors of Juncture that come before the first superstep.
         KeyboardInterrupt: Ctrl-C, a second time or before the run had begun.
     """
-    with _CtrlC() as ctrl_c:
+    with CtrlC() as ctrl_c:
         try:
             return asyncio.run(_run(ask, display, ctrl_c))
         except asyncio.CancelledError:  # before there was a run that could say how it ended
             raise KeyboardInterrupt from None
 
 
-class _CtrlC:
-    """Hears Ctrl-C during a run: the first cancels the run, the second ends the process.
-
-    Unlike `asyncio.run`, whose second Ctrl-C still waits for whatever refuses to be cancelled. Where somebody else
-    listens already, or in another thread than the main one, it does nothing.
-    """
-
-    def __init__(self) -> None:
-        self._run: asyncio.Task[Any] | None = None
-        self._heard = False
-        self._hears = False
-
-    def __enter__(self) -> Self:
-        free = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        self._hears = free and current_thread() is main_thread()
-        if self._hears:
-            signal.signal(signal.SIGINT, self._hear)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._hears:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    def cancels_this_task(self) -> None:
-        """From now on the first one cancels the task that this is called in."""
-        self._run = asyncio.current_task()
-
-    def _hear(self, _number: int, _frame: FrameType | None) -> None:
-        if self._run is None:
-            raise KeyboardInterrupt
-        if self._heard:
-            _end_process()
-        self._heard = True
-        self._run.get_loop().call_soon_threadsafe(self._run.cancel)
-
-
-def _end_process() -> NoReturn:
-    """Ends the process without cleaning up; only the terminal's cursor is shown again."""
-    if sys.__stdout__ is not None and sys.__stdout__.isatty():
-        os.write(sys.__stdout__.fileno(), b"\x1b[?25h\r\n")
-    os.write(2, b"stopped at once\n")
-    os._exit(ExitCode.CANCELLED)
-
-
-async def _run(ask: Ask, display: Display, ctrl_c: _CtrlC) -> Ended:
+async def _run(ask: Ask, display: Display, ctrl_c: CtrlC) -> Ended:
     ctrl_c.cancels_this_task()
-    saver = _open(ask.checkpointer)
-    try:
-        made = await ask.found.graph()
-        with compiled(ask.found.spec, made, saver) as own:
-            graph = own if saver is None or own is not made else _kept_by(own, saver, ask)
-            return await _follow(graph, ask, display)
-    finally:
-        if saver is not None:
-            saver.close()
-
-
-def _open(url: str | None) -> Saver | None:
-    if url is None:
-        return None
-    try:
-        return open_saver(url)
-    except GraphBuildError as error:
-        raise ConfigError(f"--checkpointer: {error}") from error
-
-
-def compiled(spec: str, graph: Graph, saver: Saver | None = None) -> CompiledGraph[Any, Any, Any, Any]:
-    """The graph, ready to run: itself if it was compiled, or compiled with the saver.
-
-    Raises:
-        ConfigError: It can't be right.
-    """
-    if isinstance(graph, CompiledGraph):
-        return graph
-    with catch_warnings(record=True) as warned:  # they would name a line of this function
-        try:
-            made = graph.compile(saver, name=spec.rpartition(":")[2])
-        except GraphBuildError as error:
-            raise ConfigError(f"{spec}: the graph can't be built: {error}") from error
-    for each in warned:
-        say(f"warning: {each.message}")
-    return made
-
-
-def _kept_by(
-    graph: CompiledGraph[Any, Any, Any, Any], saver: Saver, ask: Ask
-) -> CompiledGraph[Any, Any, Any, Any]:
-    """A compiled graph with another saver than its own, and everything else as it was compiled."""
-    if not graph.tables.persist:
-        raise ConfigError(
-            f"{ask.found.spec} was compiled with checkpointer=False, so that it keeps nothing: leave --checkpointer out"
-        )
-    other = copy(graph)
-    other.checkpointer = saver
-    return other
+    async with ready_graph(ask.found, ask.checkpointer) as graph:
+        return await _follow(graph, ask, display)
 
 
 async def _follow(graph: CompiledGraph[Any, Any, Any, Any], ask: Ask, display: Display) -> Ended:

@@ -1,0 +1,75 @@
+"""What a command works on: a graph that is ready to run, and the saver that a URL names."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from copy import copy
+from typing import Any
+from warnings import catch_warnings
+
+from juncture.cli.loading import Found, Graph
+from juncture.cli.saying import say
+from juncture.errors import ConfigError, GraphBuildError
+from juncture.graph.compiled import CompiledGraph
+from juncture.savers import Saver, open_saver
+
+
+def open_checkpointer(url: str) -> Saver:
+    """The saver that ``--checkpointer`` names; whoever opens it closes it.
+
+    Raises:
+        ConfigError: The URL names none.
+    """
+    try:
+        return open_saver(url)
+    except GraphBuildError as error:
+        raise ConfigError(f"--checkpointer: {error}") from error
+
+
+@asynccontextmanager
+async def ready_graph(
+    found: Found, checkpointer: str | None
+) -> AsyncGenerator[CompiledGraph[Any, Any, Any, Any]]:
+    """The graph, compiled; with the saver that the URL names, if one is given, in place of its own.
+
+    Afterwards both are closed.
+
+    Raises:
+        ConfigError: The graph can't be built or takes no saver, or the URL names none.
+    """
+    saver = None if checkpointer is None else open_checkpointer(checkpointer)
+    try:
+        made = await found.graph()
+        with _compiled(found.spec, made, saver) as graph:
+            yield graph if saver is None or graph is not made else _kept_by(saver, graph, found.spec)
+    finally:
+        if saver is not None:
+            saver.close()
+
+
+def _compiled(spec: str, graph: Graph, saver: Saver | None) -> CompiledGraph[Any, Any, Any, Any]:
+    """The graph itself if it was compiled; otherwise compiled with the saver."""
+    if isinstance(graph, CompiledGraph):
+        return graph
+    with catch_warnings(record=True) as warned:  # they would name a line of this function
+        try:
+            made = graph.compile(saver, name=spec.rpartition(":")[2])
+        except GraphBuildError as error:
+            raise ConfigError(f"{spec}: the graph can't be built: {error}") from error
+    for each in warned:
+        say(f"warning: {each.message}")
+    return made
+
+
+def _kept_by(
+    saver: Saver, graph: CompiledGraph[Any, Any, Any, Any], spec: str
+) -> CompiledGraph[Any, Any, Any, Any]:
+    """A compiled graph with another saver than its own, and everything else as it was compiled."""
+    if not graph.tables.persist:
+        raise ConfigError(
+            f"{spec} was compiled with checkpointer=False, so that it keeps nothing: leave --checkpointer out"
+        )
+    other = copy(graph)
+    other.checkpointer = saver
+    return other
