@@ -40,6 +40,7 @@ from juncture.savers.base import (
     StoredRecord,
     StoredThread,
     check_next,
+    drops_all,
     head_moved,
     lease_lost,
     thread_busy,
@@ -218,12 +219,10 @@ class FileSaver(Saver):
             series = log.series.get(namespace)
             if series is None:
                 return
-            if series.ids[-1] in gone:
-                raise SaverError(
-                    f"checkpoint {series.ids[-1]} is the newest of thread {thread_id!r} and can't be dropped; delete the "
-                    "thread instead. Nothing was removed."
-                )
-            if not gone.isdisjoint(series.checkpoints):
+            whole = drops_all(thread_id, namespace, series.ids, gone, series.ids[-1])
+            if whole and len(log.series) == 1 and self._lease(log) is None:
+                log.delete()
+            elif not gone.isdisjoint(series.checkpoints):
                 log.rewrite(namespace, gone)
 
     def delete_thread(self, thread_id: str) -> None:
@@ -272,14 +271,10 @@ class FileSaver(Saver):
     def leases(self) -> list[Lease]:
         """Every lease there is, sorted by thread."""
         self._check_open()
-        thread_ids: list[str] = []
         with self._reporting():
-            for path in named(self._leases, ".lease"):
-                kept = read_lease(path)
-                if kept is not None:
-                    thread_ids.append(kept.thread_id)
+            thread_ids = [self._id_of(name) for name in named(self._leases, ".lease")]
         found: list[Lease] = []
-        for thread_id in sorted(thread_ids):
+        for thread_id in sorted(thread_id for thread_id in thread_ids if thread_id is not None):
             with self._reading(thread_id) as log:
                 lease = None if log is None else self._lease(log)
                 if lease is not None:
@@ -293,7 +288,7 @@ class FileSaver(Saver):
         with self._lock:
             self._closed = True
             self._indexes.clear()
-            self._ids.clear()
+            self._ids = {}
 
     # ---- opening
 
@@ -355,10 +350,8 @@ class FileSaver(Saver):
             index = self._indexes.get(name)
             if index is None:
                 index = self._indexes[name] = Index(thread_id, name)
-                if (
-                    len(self._indexes) > KEPT
-                ):  # whoever uses it still may; another worker then reads for itself
-                    self._indexes.popitem(last=False)
+                if len(self._indexes) > KEPT:
+                    self._indexes.popitem(last=False)  # whoever uses it still may
             else:
                 self._indexes.move_to_end(name)
         with index.busy, self._reporting():
@@ -376,8 +369,8 @@ class FileSaver(Saver):
             yield
         except OSError as error:
             raise SaverUnavailableError(
-                f"the folder {str(self._folder)!r} can't be used: {error}. Nothing was changed. Is the disk full, or the "
-                "folder gone or not yours?"
+                f"the folder {str(self._folder)!r} can't be used: {error}. What was saved before stays. Is the disk full, "
+                "or the folder gone or not yours?"
             ) from error
 
     def _check_open(self) -> None:
@@ -385,14 +378,19 @@ class FileSaver(Saver):
             raise SaverError("this FileSaver was closed. Open the folder with a new one.")
 
     def _thread_ids(self) -> list[str]:
-        """The ids of all threads. A name stands for one id for ever, so each is read once."""
-        found: dict[str, str] = {}
-        for path in named(self._logs, ".log"):
-            thread_id = self._ids.get(path.name) or read_thread_id(path)
-            if thread_id is not None:
-                found[path.name] = thread_id
-        self._ids = found
-        return list(found.values())
+        found = {name: self._id_of(name) for name in named(self._logs, ".log")}
+        self._ids = {name: thread_id for name, thread_id in found.items() if thread_id is not None}
+        return list(self._ids.values())
+
+    def _id_of(self, name: str) -> str | None:
+        """The thread that a name stands for, for ever: so it is read once. None if it has no log now."""
+        known = self._ids  # another worker may put a new dict in its place meanwhile
+        if name not in known:
+            thread_id = read_thread_id(self._logs / f"{name}.log")
+            if thread_id is None:
+                return None
+            known[name] = thread_id
+        return known[name]
 
     # ---- leases, with the log locked
 

@@ -306,13 +306,10 @@ def _is_file_at(file: int, path: Path) -> bool:
     return (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino)
 
 
-def named(folder: Path, suffix: str) -> list[Path]:
-    """The files in a folder whose names are ours, with that suffix."""
-    return [
-        path
-        for path in folder.iterdir()
-        if path.name.endswith(suffix) and form.NAME.fullmatch(path.name.removesuffix(suffix))
-    ]
+def named(folder: Path, suffix: str) -> list[str]:
+    """The names of ours that files with that suffix have in a folder."""
+    names = [path.name.removesuffix(suffix) for path in folder.iterdir() if path.name.endswith(suffix)]
+    return [name for name in names if form.NAME.fullmatch(name)]
 
 
 def read_thread_id(path: Path) -> str | None:

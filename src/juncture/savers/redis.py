@@ -31,6 +31,7 @@ from juncture.savers.base import (
     StoredRecord,
     StoredThread,
     check_next,
+    drops_all,
     head_moved,
     lease_lost,
     thread_busy,
@@ -216,10 +217,8 @@ class RedisSaver(Saver):
         """Removes checkpoints and what nobody needs any more."""
         how, *reply = self._run(scripts.DROP, thread_id, *_series(namespace), *map(_exact, checkpoint_ids))
         if how == b"is head":
-            raise SaverError(
-                f"checkpoint {reply[0].decode()} is the newest of thread {thread_id!r} and can't be dropped; delete the "
-                "thread instead. Nothing was removed."
-            )
+            head, stays = (text.decode() for text in reply)
+            drops_all(thread_id, namespace, [stays], [head], head)
 
     def delete_thread(self, thread_id: str) -> None:
         """Removes everything of a thread."""

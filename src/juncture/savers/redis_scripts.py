@@ -27,8 +27,8 @@ clock, or empty for a lease that never runs out. Nothing has an expiry of Redis'
 
 An optional argument is empty, or ``=`` and the text. A reply is an array whose first member says how it went: ``ok``,
 ``none`` (no such thread or checkpoint), ``lease`` (it is lost; who has it), ``head`` (it moved; where to), ``next`` (the
-id or place isn't the next; the head's place), ``is head``, ``busy`` (the lease), ``lost`` (a row isn't
-there, though it should be), ``format`` (another version; which).
+id or place isn't the next; the head's place), ``is head`` (which can't be removed), ``busy`` (the lease), ``lost`` (a row
+isn't there, though it should be), ``format`` (another version; which).
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ local checkpoint, seq, row, part, refused = ARGV[7], ARGV[8], ARGV[9], ARGV[10],
 local no, head_seq = refusal(namespace, follows, token)
 if no then return no end
 if refused == '1' or tonumber(seq) ~= head_seq + 1 then return {'next', head_seq} end
-redis.call('SET', KEYS[1], VERSION)
+if not format then redis.call('SET', KEYS[1], VERSION) end
 if #ARGV > 11 then keep(series, follows, 12) end
 redis.call('HSET', key('parts'), series .. seq, part)
 redis.call('HSET', key('checkpoints'), series .. checkpoint, row)
@@ -257,13 +257,15 @@ local head, head_seq = head_of(namespace)
 if not head then return {'none'} end
 local gone = {}
 for i = 5, #ARGV do gone[series .. ARGV[i]] = true end
-if gone[series .. head] then return {'is head', head} end
-
 local ids, checkpoints, records = key('ids'), key('checkpoints'), key('records')
 local left, dropped = {}, {}
 for _, member in ipairs(redis.call('ZRANGEBYLEX', ids, '[' .. series, '(' .. series .. '\255')) do
   local some = gone[member] and dropped or left
   some[#some + 1] = member
+end
+
+if gone[series .. head] and (namespace == '' or #left > 0) then
+  return {'is head', head, string.sub(left[1] or dropped[1], #series + 1)}
 end
 
 local begins, needed = {}, 0  -- how many ranges begin at a place, less those that ended before it
@@ -291,6 +293,7 @@ for _, member in ipairs(dropped) do  -- from here on nothing can fail
   end
   redis.call('HDEL', records, place .. '#')
 end
+if #left == 0 then redis.call('HDEL', key('heads'), namespace) end
 for seq = 1, head_seq do
   needed = needed + (begins[seq] or 0)
   if needed == 0 then redis.call('HDEL', key('parts'), series .. seq) end
@@ -298,7 +301,7 @@ end
 return {'ok'}
 """
 )
-"""Arguments: NS, [NS], each CP."""
+"""Arguments: NS, [NS], each CP. Reply to is head: the head, and a CP of the series that isn't to be removed, if there is."""
 
 DELETE_THREAD = (
     _COMMON
@@ -318,7 +321,7 @@ local held = lease_of()
 if held and held[3] ~= token and held[3] ~= instead_of and (held[4] == '' or tonumber(held[4]) > 0) then
   return {'busy', held}
 end
-redis.call('SET', KEYS[1], VERSION)
+if not format then redis.call('SET', KEYS[1], VERSION) end
 redis.call('HSET', key('lease'), 'holder', holder, 'token', token, 'until', until_of(ttl))
 redis.call('ZADD', base .. ':leases', 0, thread)
 return {'ok'}

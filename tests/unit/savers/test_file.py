@@ -205,6 +205,25 @@ def test_what_was_dropped_takes_no_place(tmp_path):
         assert seqs(saver) == [11, 10]
 
 
+def test_a_nested_series_that_is_dropped_as_a_whole_leaves_nothing(tmp_path):
+    with FileSaver(tmp_path, fsync=False) as saver:
+        nested = checkpoint(1, namespace="inner")
+        saver.put(nested, b"", follows=None)
+        saver.drop("t", "inner", [nested.checkpoint_id])
+        assert files(tmp_path) == ["juncture.format"]
+        saver.put(nested, b"", follows=None)
+        lease = saver.acquire_lease("t", "me", "token", 60)
+        saver.drop("t", "inner", [nested.checkpoint_id])
+        assert [one.token for one in saver.leases()] == ["token"]
+        assert saver.namespaces("t") == []
+        saver.put(nested, b"", follows=None, lease=lease)
+        series(saver, 1)
+        saver.drop("t", "inner", [nested.checkpoint_id])
+        assert saver.namespaces("t") == [""]
+        with pytest.raises(SaverError, match="can't be dropped"):
+            saver.drop("t", "", [checkpoint(1).checkpoint_id])
+
+
 def test_a_call_that_stores_nothing_leaves_no_file(tmp_path):
     with FileSaver(tmp_path) as saver:
         with pytest.raises(HeadMovedError):

@@ -187,6 +187,29 @@ def test_other_files_in_the_folder_are_not_ours(written):
         assert seqs(saver) == [2]
 
 
+def test_a_file_of_somebody_else_under_our_name_is_refused(written):
+    folder, *_ = written
+    (folder / "leases" / f"{form.name_of('t')}.lease").write_bytes(b"a lease for the flat")
+    log_of(folder, "other").write_bytes(b"a log of the expedition to the north, 1845" * 9)
+    with opened(folder) as saver:
+        with pytest.raises(SaverError, match="isn't a lease of Juncture"):
+            saver.acquire_lease("t", "me", "token", 60)
+        with pytest.raises(SaverError, match="isn't a log of Juncture"):
+            saver.load("other")
+        with pytest.raises(SaverError, match="isn't a log of Juncture"):
+            saver.threads()
+        assert seqs(saver) == [2, 1]
+
+
+def test_a_frame_of_an_unknown_kind_is_an_error(written):
+    folder, log, ends = written
+    start = log.read_bytes()[: form.START]
+    with log.open("ab") as file:
+        file.write(form.frame(start, ends[-1], ["vacuumed", ""], []))
+    with opened(folder) as saver, pytest.raises(SaverError, match="no frames of the kind 'vacuumed'"):
+        saver.load("t")
+
+
 def test_a_lease_that_never_reached_the_disk_is_nobodys(tmp_path):
     folder = tmp_path / "runs"
     with opened(folder) as saver:

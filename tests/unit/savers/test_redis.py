@@ -76,6 +76,22 @@ def test_dropping_leaves_nothing_of_what_was_dropped(saver, client):
     assert seqs(saver) == [6]
 
 
+def test_a_nested_series_that_is_dropped_as_a_whole_leaves_nothing(saver, client):
+    series(saver, 1)
+    before = sorted(client.keys())
+    first, second = (checkpoint(seq, namespace="inner") for seq in (1, 2))
+    saver.put(first, b"", follows=None)
+    saver.put(second, b"", follows=first.checkpoint_id, records=[RECORD])
+    for some, namespace in (([second], "inner"), ([checkpoint(1)], "")):
+        with pytest.raises(SaverError, match="can't be dropped"):
+            saver.drop("t", namespace, [one.checkpoint_id for one in some])
+    assert saver.namespaces("t") == ["", "inner"]
+    saver.drop("t", "inner", [first.checkpoint_id, second.checkpoint_id])
+    assert saver.namespaces("t") == [""]
+    assert sorted(client.keys()) == before
+    assert client.hlen(b"{juncture}:parts:t") == client.zcard(b"{juncture}:ids:t") == 1
+
+
 def test_savers_with_other_prefixes_do_not_see_one_another(redis_url, saver):
     other = RedisSaver(redis_url, prefix="juncture2")
     series(saver, 2)
