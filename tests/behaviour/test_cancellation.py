@@ -647,7 +647,7 @@ class Stuck:
         """Lets it go, and waits until its worker has ended."""
         self.let_go.set()
         for worker in set(threading.enumerate()) - before:
-            if worker.name.startswith("juncture"):
+            if worker.name == "juncture-worker":
                 await asyncio.to_thread(worker.join, WAIT)
                 assert not worker.is_alive()
 
