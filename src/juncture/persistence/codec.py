@@ -251,7 +251,11 @@ class Codec:
 
     def unpack(self, stored: bytes) -> Any:
         """As `decode`, without saying where."""
-        return self._reading.unpack(stored)
+        match self._reading.unpack(b"".join((_PAIR, stored, _END))):
+            case [value, bytes(end)] if end == _END_READ:
+                return value
+            case _:
+                raise _no_value("something follows the value")
 
     def value_of(self, tag: int, payload: bytes, unpack: tags.Unpack | None = None) -> Any:
         """The value of tagged bytes; ``unpack`` reads what stands in them."""
@@ -380,7 +384,12 @@ _DEEPEST_AT_ONCE = 4
 _TOO_SHORT_FOR_A_TOWER = 256
 
 
-def _no_value(error: ValueError) -> SerializationError:
+_PAIR, _END = b"\x92", b"\xc4\x08end here"
+_END_READ = b"end here"
+"""ormsgpack doesn't say that bytes follow the value; in an array with this it shows."""
+
+
+def _no_value(error: ValueError | str) -> SerializationError:
     return SerializationError(f"these bytes are no stored value: {error}")
 
 

@@ -78,7 +78,7 @@ from juncture.errors import SerializationError
 from juncture.persistence import places
 from juncture.persistence.codec import Codec, Objects
 from juncture.persistence.deltas import applied
-from juncture.savers.base import LoadedCheckpoint, StoredRecord
+from juncture.savers.base import LoadedCheckpoint, StoredCheckpoint, StoredRecord
 from juncture.types import Send
 
 VERSION = 1
@@ -166,7 +166,7 @@ def kept_of(
     return tracked(state.values, untracked), tracked(state.cells, untracked), written
 
 
-def body_of(kept: tuple[dict[str, Any], dict[str, Any], list[Any]], more: dict[str, Any]) -> list[Any]:
+def whole_body(kept: tuple[dict[str, Any], dict[str, Any], list[Any]], more: dict[str, Any]) -> list[Any]:
     """A whole part, as a value."""
     values, cells, written = kept
     rest = {**({"cells": cells} if cells else {}), **({"written": written} if written else {}), **more}
@@ -259,7 +259,39 @@ def saved_checkpoint(codec: Codec, loaded: LoadedCheckpoint) -> Saved:
             class isn't registered or can't be rebuilt. Says where.
     """
     header = read_header(codec, loaded.checkpoint.header)
-    return saved_of(codec, loaded, header, body_of_parts(codec, [part.payload for part in loaded.parts]))
+    return saved_of(codec, loaded, header, body_of(codec, loaded))
+
+
+def body_of(codec: Codec, loaded: LoadedCheckpoint) -> Body:
+    """What the parts of a checkpoint amount to.
+
+    Raises:
+        SerializationError: A part isn't there, or can't be read.
+    """
+    parts = {part.seq: part.payload for part in loaded.parts}
+    return body_of_parts(codec, payloads_of(loaded.checkpoint, parts))
+
+
+def payloads_of(stored: StoredCheckpoint, parts: Mapping[int, bytes]) -> list[bytes]:
+    """The payloads that a checkpoint is made of, in their order.
+
+    Raises:
+        SerializationError: One isn't there.
+    """
+    needed = part_places(stored)
+    missing = next((seq for seq in needed if seq not in parts), None)
+    if missing is not None:
+        raise SerializationError(
+            f"part {missing} of the checkpoint isn't there: what it holds can't be told without it. Somebody removed it "
+            "past Juncture, or the storage lost it; go back to an earlier checkpoint, or to a backup"
+        )
+    return [parts[seq] for seq in needed]
+
+
+def part_places(stored: StoredCheckpoint) -> list[int]:
+    """The places of the parts that a checkpoint is made of, in their order."""
+    spans = (*stored.builds_on, (stored.seq, stored.seq))
+    return [seq for first, last in spans for seq in range(first, last + 1)]
 
 
 def saved_of(codec: Codec, loaded: LoadedCheckpoint, header: dict[str, Any], body: Body) -> Saved:

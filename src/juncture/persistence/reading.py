@@ -19,6 +19,8 @@ from juncture.persistence.format import (
     bare_state,
     body_of_parts,
     next_body,
+    part_places,
+    payloads_of,
     read_header,
     read_record,
     saved_checkpoint,
@@ -116,15 +118,13 @@ def _with_values(
     body: Body | None = None
     for found, header in reversed(wanted):
         stored = found.checkpoint
-        needed = [seq for first, last in stored.builds_on for seq in range(first, last + 1)]
-        needed.append(stored.seq)
-        here = [seq for seq in needed if seq in payloads]
+        needed, parts = part_places(stored), payloads_of(stored, payloads)
         if body is not None and needed[: len(chain)] == chain:
-            for seq in here[len(chain) :]:
-                body = next_body(codec, body, payloads[seq])
+            for payload in parts[len(chain) :]:
+                body = next_body(codec, body, payload)
         else:
-            body = body_of_parts(codec, [payloads[seq] for seq in here])
-        chain = here
+            body = body_of_parts(codec, parts)
+        chain = needed
         own = body._replace(
             values=copied(body.values), cells=copied(body.cells), written=copied(body.written)
         )

@@ -17,6 +17,7 @@ import collections
 import datetime
 import importlib
 import math
+import re
 import struct
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -308,7 +309,7 @@ def array(value: Any, pack: Pack) -> bytes:
     if _is_plain(value.dtype):
         descr = numpy.lib.format.dtype_to_descr(value.dtype)
     # A dtype of another library may call itself by the name of one of numpy's.
-    if descr is None or numpy.lib.format.descr_to_dtype(descr) != value.dtype:
+    if not _is_descr(descr) or numpy.lib.format.descr_to_dtype(descr) != value.dtype:
         raise SerializationError(f"numpy arrays of dtype {value.dtype} can't be stored exactly")
     return pack([descr, list(value.shape), order, value.tobytes(order)])
 
@@ -316,6 +317,29 @@ def array(value: Any, pack: Pack) -> bytes:
 def _is_plain(dtype: Any) -> bool:
     """Whether the items are so many bytes and nothing else."""
     return dtype.kind in "biufcmMSUV" and not dtype.hasobject and dtype.itemsize > 0
+
+
+def _is_descr(descr: Any) -> bool:
+    """Whether this describes plain items as numpy itself describes them; numpy would take more, and evaluate some."""
+    if isinstance(descr, str):
+        return _PLAIN_DESCR.fullmatch(descr) is not None
+    return isinstance(descr, list) and all(map(_is_field, descr))
+
+
+def _is_field(field: Any) -> bool:
+    match field:
+        case (name, inner):
+            shape = ()
+        case (name, inner, tuple(shape)):
+            pass
+        case _:
+            return False
+    names = name if isinstance(name, tuple) else (name,)  # with a title
+    plain = all(isinstance(part, str) for part in names) and all(type(length) is int for length in shape)
+    return plain and _is_descr(inner)
+
+
+_PLAIN_DESCR = re.compile(r"[<>|=][biufcmMSUV]\d{0,10}(\[\d{0,10}[a-zA-Z]{1,7}\])?", re.ASCII)
 
 
 def _to_array(payload: bytes, unpack: Unpack) -> Any:
@@ -326,8 +350,8 @@ def _to_array(payload: bytes, unpack: Unpack) -> Any:
         for place, item in enumerate(content):  # at once, numpy would look into items that are lists
             items[place] = item
         return items.reshape(tuple(shape)).copy(order=order)
-    dtype = numpy.lib.format.descr_to_dtype(descr)
-    if not _is_plain(dtype):
+    dtype = numpy.lib.format.descr_to_dtype(descr) if _is_descr(descr) else None
+    if dtype is None or not _is_plain(dtype):
         raise ValueError("an array of plain bytes can't hold anything else")
     # Before numpy is asked for the memory that the shape needs.
     lengths = {type(length) for length in shape} <= {int}

@@ -39,7 +39,7 @@ from juncture.persistence.checkpoint_ids import CheckpointIds
 from juncture.persistence.codec import Codec
 from juncture.persistence.format import (
     Body,
-    body_of_parts,
+    body_of,
     header_bytes,
     namespace_text,
     read_header,
@@ -276,7 +276,7 @@ class ThreadLog:
             track, body = known.track, known.track.body()
         else:
             track = self._new_track()
-            body = body_of_parts(self._codec, [part.payload for part in found.parts])
+            body = body_of(self._codec, found)
             track.read(body, found.parts, header.get("size", 0))
         self._points[namespace] = _Point(text, track, found.head_id, found.head_seq, stored.checkpoint_id)
         return saved_of(self._codec, found, header, body)

@@ -20,7 +20,7 @@ from juncture.engine.values import copied
 from juncture.errors import SerializationError
 from juncture.persistence.codec import Codec, Objects
 from juncture.persistence.deltas import WHOLE, Change, Comparison
-from juncture.persistence.format import VERSION, Body, body_of, kept_of, more_of, refuse
+from juncture.persistence.format import VERSION, Body, kept_of, more_of, refuse, whole_body
 from juncture.savers.base import Part, Spans
 
 PART_COST: Final = 64
@@ -125,7 +125,7 @@ class Track:
             payload, noted = self._codec.pack_noting([VERSION, change, more] if more else [VERSION, change])
             weight = self.weight + len(payload) + PART_COST
             if weight > 2 * self.size + SLACK:
-                whole, objects = self._codec.pack_noting(body_of(kept, more))
+                whole, objects = self._codec.pack_noting(whole_body(kept, more))
                 self.size = len(whole)
                 if weight > 2 * self.size + SLACK:
                     return self._begun(kept, objects, whole, seq)
@@ -142,7 +142,7 @@ class Track:
     def _whole(
         self, kept: tuple[dict[str, Any], dict[str, Any], list[Any]], more: dict[str, Any], seq: int
     ) -> tuple[bytes, Spans]:
-        payload, objects = self._codec.pack_noting(body_of(kept, more))
+        payload, objects = self._codec.pack_noting(whole_body(kept, more))
         self.size = len(payload)
         return self._begun(kept, objects, payload, seq)
 
