@@ -6,6 +6,10 @@ import decimal
 import math
 import struct
 
+import msgspec
+import numpy as np
+import pydantic
+
 from juncture.types import Send
 
 
@@ -34,7 +38,20 @@ def _inside(value):
     if isinstance(value, collections.deque):
         return [value.maxlen, *value]
     if isinstance(value, list | tuple):
-        return list(value)
+        return [*value, *getattr(value, "__dict__", {}).items()]
+    if isinstance(value, pydantic.BaseModel):
+        about = [value.model_fields_set, value.__pydantic_extra__, value.__pydantic_private__]
+        return [dict(value.__dict__), *about]
+    if isinstance(value, msgspec.Struct):
+        return [getattr(value, name) for name in value.__struct_fields__]
+    if isinstance(value, np.ndarray | np.generic):
+        order = value.flags.c_contiguous, value.flags.f_contiguous
+        return [
+            str(value.dtype),
+            value.shape,
+            order,
+            value.tolist() if value.dtype == object else value.tobytes(),
+        ]
     if isinstance(value, Send):
         return [value.node, value.arg, value.timeout]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -2,7 +2,6 @@
 
 import asyncio
 import collections
-import contextlib
 import datetime as dt
 import decimal
 import fractions
@@ -19,8 +18,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import ormsgpack
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from juncture.errors import SerializationError
 from juncture.persistence.codec import DEEPEST_OTHER, DEEPEST_PLAIN, Codec
@@ -48,85 +45,6 @@ def back(value, codec=CODEC):
 
 
 # ── round trips ──────────────────────────────────────────────────────────────────────────────────────────────
-
-TEXT = st.text(st.characters(codec=None), max_size=8)  # lone surrogates too
-ZONES = st.one_of(
-    st.none(),
-    st.just(dt.UTC),
-    st.just(dt.timezone(dt.timedelta(hours=-3, minutes=-30))),
-    st.just(dt.timezone(dt.timedelta(seconds=1, microseconds=1), "odd")),
-    st.sampled_from(["Europe/Berlin", "America/New_York", "UTC"]).map(zoneinfo.ZoneInfo),
-)
-MOMENTS = st.builds(
-    lambda when, fold: when.replace(fold=fold), st.datetimes(timezones=ZONES), st.integers(0, 1)
-)
-TIMES = st.builds(lambda when, fold: when.replace(fold=fold), st.times(timezones=ZONES), st.integers(0, 1))
-PATHS = st.builds(
-    lambda kind, text: kind(text),
-    st.sampled_from([pathlib.PurePosixPath, pathlib.PureWindowsPath, type(pathlib.Path())]),
-    st.text(max_size=6).filter(lambda text: "\x00" not in text),
-)
-HASHABLE_LEAVES = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.integers(-(2**130), 2**130),
-    st.floats(),
-    TEXT,
-    st.binary(max_size=8),
-    st.complex_numbers(),
-    st.builds(range, st.integers(), st.integers(), st.integers(1, 9)),
-    st.decimals().filter(lambda number: not number.is_snan()),  # one that signals has no hash
-    st.fractions(),
-    MOMENTS,
-    TIMES,
-    st.dates(),
-    st.timedeltas(),
-    ZONES,
-    st.uuids(),
-    PATHS,
-    st.sampled_from([MARK_FOR_REMOVAL, MISSING, UNSET]),
-)
-HASHABLE = st.recursive(
-    HASHABLE_LEAVES,
-    lambda inner: st.one_of(st.tuples(inner, inner), st.tuples(inner), st.frozensets(inner, max_size=3)),
-    max_leaves=5,
-)
-
-
-def containers(inner):
-    keyed = st.dictionaries(HASHABLE, inner, max_size=3)
-    return st.one_of(
-        st.lists(inner, max_size=4),
-        st.dictionaries(TEXT, inner, max_size=4),
-        keyed,
-        st.lists(inner, max_size=3).map(tuple),
-        st.sets(HASHABLE, max_size=3),
-        st.builds(collections.deque, st.lists(inner, max_size=3), st.one_of(st.none(), st.integers(3, 5))),
-        keyed.map(collections.OrderedDict),
-        st.builds(collections.defaultdict, st.sampled_from([None, list, int, collections.deque]), keyed),
-        st.dictionaries(HASHABLE, st.integers(), max_size=3).map(collections.Counter),
-        st.builds(Overwrite, inner),
-        st.builds(Send, TEXT, inner),
-    )
-
-
-VALUES = st.recursive(st.one_of(HASHABLE, st.binary(max_size=8).map(bytearray)), containers, max_leaves=12)
-
-
-@given(VALUES)
-def test_any_value_comes_back_exactly(value):
-    assert same(back(value), value)
-
-
-@given(VALUES, VALUES)
-def test_equal_bytes_mean_equal_values(one, other):
-    assert (CODEC.encode(one) == CODEC.encode(other)) <= same(one, other)
-
-
-@given(VALUES)
-def test_what_was_written_and_read_is_written_alike(value):
-    assert CODEC.encode(back(value)) == CODEC.encode(value)
 
 
 @pytest.mark.parametrize(
@@ -592,20 +510,6 @@ def test_bytes_that_are_no_value_are_refused(stored):
         return
     with pytest.raises(SerializationError, match=r"^state: "):
         CODEC.decode(stored, "state")
-
-
-@given(st.binary(max_size=60))
-def test_any_bytes_are_a_value_or_refused(stored):
-    with contextlib.suppress(SerializationError):
-        CODEC.decode(stored)
-
-
-@given(VALUES, st.integers(0, 10_000), st.integers(0, 255))
-def test_a_damaged_byte_is_read_as_something_or_refused(value, place, byte):
-    stored = bytearray(CODEC.encode(value))
-    stored[place % len(stored)] = byte
-    with contextlib.suppress(SerializationError):
-        CODEC.decode(bytes(stored))
 
 
 def tower(levels, around, inside=b"\x01"):

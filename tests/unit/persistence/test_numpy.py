@@ -9,6 +9,7 @@ from juncture.persistence.codec import Codec
 from juncture.persistence.registry import DEFAULT, Registry
 
 CODEC = Codec(Registry(DEFAULT))
+PADDED = np.dtype([("a", "i1"), ("b", ">f8"), (("title", "c"), [("d", "M8[25s]")])], align=True)
 RECORD = np.dtype([("name", "<U3"), ("at", "<M8[s]"), ("point", "<f4", (2,))])
 
 
@@ -35,6 +36,8 @@ def back(value):
         np.array(["2024-01-01", "NaT"], dtype="datetime64[ns]"),
         np.array([1], dtype="timedelta64[D]"),
         np.array([("a", "2024-01-01", (1, 2))], dtype=RECORD),
+        np.zeros(2, dtype=PADDED),
+        np.array([np.datetime64("NaT")]),
         np.array([np.float16(1.5)]),
         np.array([np.longdouble("1.25")]),
         np.array([None, {"a": (1,)}, [2]], dtype=object),
@@ -171,6 +174,9 @@ def test_an_object_in_an_array_must_be_storable():
         ["O", [10**12], "C", [1]],
         ["O", [1], "C", 10**12],
         ["no dtype", [1], "C", b"x"],
+        ["(2,3)<f8", [1], "C", b"\x00" * 48],
+        ["<f8,<f8", [1], "C", b"\x00" * 16],
+        ["9" * 9999 + "<f8", [1], "C", b"x"],
         ["os.system", [1], "C", b"x"],
         [None, [1], "C", b"x"],
         ["<f8", [1], "C"],
