@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from typing import Any
 
+_LIVE_ON = ("juncture-loop", "juncture-leases", "juncture-sqlite", "pool-")
+"""Threads of compiled graphs and of savers, by the beginning of their names; the last is psycopg's."""
+
 
 class _Heard(logging.Handler):
     def __init__(self) -> None:
@@ -23,7 +26,8 @@ class _Heard(logging.Handler):
 def nothing_left() -> Iterator[None]:
     """No thread is there afterwards that wasn't before, and asyncio logged nothing.
 
-    Event loops of a compiled graph live as long as it does; close it inside to have them checked as well.
+    Event loops of a compiled graph live as long as it does; close it inside to have them checked as well. The threads
+    of a saver live with it, and the one that renews leases ends some time after the last was given back.
     """
     before = set(threading.enumerate())
     gc.freeze()  # so that only what is made from here on is looked through
@@ -35,7 +39,7 @@ def nothing_left() -> Iterator[None]:
     finally:
         gc.unfreeze()
         logging.getLogger("asyncio").removeHandler(heard)
-    left = [t for t in threading.enumerate() if t not in before and not t.name.startswith("juncture-loop")]
+    left = [t for t in threading.enumerate() if t not in before and not t.name.startswith(_LIVE_ON)]
     assert left == []
     assert heard.lines == []
 
