@@ -1,7 +1,7 @@
 """The newest states of threads that this process ran lately, so that going on with one needn't read it again.
 
-A state is only used where the saver says that its checkpoint is still the head, and where the objects in it are what
-was saved. Whoever takes one out has it alone; it is put back when the run ends.
+A state is only used where the saver says that its checkpoint is still the head. Whoever takes one out has it alone; it
+is put back when the run ends. States with objects aren't kept: those who hold a result could change them.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias
@@ -30,7 +29,6 @@ from juncture.errors import (
     CheckpointNotFoundError,
     JunctureError,
     SaverError,
-    SerializationError,
 )
 from juncture.persistence import leases, recent
 from juncture.persistence.asking import Ask, Asking, R, aperformed, performed
@@ -255,8 +253,6 @@ class ThreadLog:
     def _read(self, namespace: Namespace, checkpoint_id: str | None) -> Asking[Saved | None]:
         text = namespace_text(namespace)
         known = recent.take(self._saver, self.thread_id, self._codec) if not namespace else None
-        if known is not None and not _is_unchanged(known.track):
-            known = None
         found: LoadedCheckpoint | None = yield Ask(
             self._saver,
             "load",
@@ -414,7 +410,7 @@ class ThreadLog:
             if self._durability == "exit" and not self._broken:
                 yield from self._save_held_back()
             root = self._points.get(())
-            if root is not None and root.head is not None and not self._broken and root.track.is_plain:
+            if root is not None and root.head is not None and not self._broken and root.track.can_be_kept:
                 recent.put(self._saver, self.thread_id, recent.Recent(root.head, self._codec, root.track))
         finally:
             self._ended = True
@@ -460,12 +456,6 @@ class ThreadLog:
         at = "" if step is None else f" (step {step})"
         within = f", namespace {namespace_text(namespace)!r}" if namespace else ""
         error.add_note(f"juncture: while {doing} {which}{at} of thread {self.thread_id!r}{within}")
-
-
-def _is_unchanged(track: Track) -> bool:
-    with suppress(SerializationError):
-        return track.unchanged()
-    return False
 
 
 def _is_needed(held: _HeldBack) -> bool:

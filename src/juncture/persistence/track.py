@@ -44,11 +44,11 @@ class Track:
         "_exposed",
         "_loose",
         "_objects",
+        "_rests",
         "_untracked",
         "_values",
         "_written",
         "builds_on",
-        "is_plain",
         "size",
         "weight",
     )
@@ -67,8 +67,8 @@ class Track:
         """The parts that amount to what was saved last."""
         self.weight = 0
         """What reading them costs, in bytes."""
-        self.is_plain = True
-        """Nothing was saved beside what the next checkpoint may build on, and nobody can have reached it."""
+        self._rests = False
+        """Something was saved beside what the next checkpoint may build on."""
         self.size = 0
         """What a whole part would have held, when that was last known."""
 
@@ -80,32 +80,21 @@ class Track:
         for part in parts:
             spans = extended(spans, part.seq)
         self.builds_on = spans
-        self.is_plain = not (body.more or self._exposed)
+        self._rests = bool(body.more)
         self.weight = sum(len(part.payload) + PART_COST for part in parts)
         self.size = size or len(parts[0].payload)
         self._objects = body.objects
         self._loose = {*body.values, *body.cells, ""} if body.objects else set()
         self._keep(body.values, body.cells, body.written, {*body.values, *body.cells})
 
+    @property
+    def can_be_kept(self) -> bool:
+        """Whether another run may go on from here: all of it is known, and nobody can reach any of it."""
+        return not (self._rests or self._exposed or self._objects)
+
     def body(self) -> Body:
-        """What was saved last; only where it `is_plain`."""
+        """What was saved last; only where it `can_be_kept`."""
         return Body(dict(self._values), dict(self._cells), self._written, {}, self._objects)
-
-    def unchanged(self) -> bool:
-        """Whether what was saved last is still what it was: nobody changed an object in it.
-
-        Raises:
-            SerializationError: One can't even be stored any more.
-        """
-        if not self._objects:
-            return True
-        for kept in (self._values, self._cells):
-            for key, value in kept.items():
-                if key in self._loose and Comparison(self._codec, self._objects, trusted=False).change(
-                    value, value
-                ):
-                    return False
-        return True
 
     # ---- what is to be saved
 
@@ -117,7 +106,7 @@ class Track:
         """
         values, cells, written = kept = kept_of(state, self._untracked)
         more = more_of(state, self._untracked)
-        self.is_plain = not (more or self._exposed)
+        self._rests = bool(more)
         try:
             if not self.builds_on:
                 return self._whole(kept, more, seq)
