@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from juncture.errors import SaverError
+from juncture.errors import ConfigError, SaverError
 from juncture.savers.base import (
     Lease,
     LoadedCheckpoint,
@@ -52,7 +52,7 @@ class PostgresSaver(Saver):
         lease_ttl: As `Saver.lease_ttl`.
 
     Raises:
-        GraphBuildError: The URL can't be read. It isn't shown, for it may hold a password.
+        ConfigError: An argument can't be right. A URL isn't shown, for it may hold a password.
     """
 
     def __init__(
@@ -65,6 +65,15 @@ class PostgresSaver(Saver):
         timeout: float = 10.0,
         lease_ttl: float | None = 30.0,
     ) -> None:
+        if not 0 <= min_size <= max_size or max_size < 1 or not timeout > 0:
+            raise ConfigError(
+                f"PostgresSaver needs 0 <= min_size <= max_size, 1 <= max_size and timeout > 0, not {min_size=}, "
+                f"{max_size=}, {timeout=}."
+            )
+        if "\0" in schema or not 1 <= len(schema.encode(errors="surrogatepass")) <= 63:
+            raise ConfigError(
+                f"the name of a schema of PostgreSQL has 1 to 63 bytes and no NUL: not {schema!r}."
+            )
         self.lease_ttl = lease_ttl
         self._schema = schema
         self._sql = Statements(schema)
@@ -206,6 +215,7 @@ class PostgresSaver(Saver):
                             "the thread instead. Nothing was removed."
                         )
                     do(session, self._sql.drop, {"id": series_id, "gone": gone})
+                    do(session, self._sql.drop_parts, {"id": series_id})
 
         self._connections.run(drop)
 

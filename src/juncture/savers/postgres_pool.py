@@ -24,7 +24,6 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from juncture.errors import (
     ConfigError,
-    GraphBuildError,
     JunctureError,
     SaverError,
     SaverUnavailableError,
@@ -118,7 +117,7 @@ class Connections:
         self._address = _address(database, timeout) if isinstance(database, str) else ""
         # By process. A dict's setdefault is one step: no lock that a fork could leave locked.
         self._own: dict[int, _Own] = {}
-        self._process = os.getpid()
+        self._made_in = os.getpid()
         self._closed = False
 
     def run(self, call: Callable[[Session], _R], *, unless_told: str | None = None) -> _R:
@@ -258,7 +257,7 @@ class Connections:
         return pool
 
     def _checked(self, given: Pool) -> Pool:
-        if os.getpid() != self._process:
+        if os.getpid() != self._made_in:
             raise ConfigError(
                 "a pool given to PostgresSaver can't be used in a forked process. Make the pool and the saver there, or "
                 "give PostgresSaver a URL."
@@ -282,8 +281,8 @@ class Connections:
         return psycopg.connect(address, autocommit=True, prepare_threshold=None)
 
 
-def _close(pool: Pool, process: int) -> None:
-    if os.getpid() == process:  # a forked child must not end its parent's connections
+def _close(pool: Pool, pid: int) -> None:
+    if os.getpid() == pid:  # a forked child must not end its parent's connections
         pool.close()
 
 
@@ -294,7 +293,7 @@ def _address(url: str, timeout: float) -> str:
     except psycopg.Error:  # its message quotes what it couldn't read, which may be the password
         asked = None
     if asked is None or _is_misread(url, str(asked.get("port", ""))):
-        raise GraphBuildError(
+        raise ConfigError(
             "this isn't a URL that PostgreSQL understands. It looks like postgresql://user:password@host:5432/database; "
             "in a user, a password or a name, write characters such as @ : / % as %40 %3A %2F %25."
         )

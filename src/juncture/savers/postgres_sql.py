@@ -220,26 +220,82 @@ _RECORDED: Final[LiteralString] = """,
 """
 _DONE: Final[LiteralString] = " SELECT id FROM own"
 
+_HEAD_AND_LEASE: Final[LiteralString] = """
+    SELECT head_id, head_seq, holder, token
+    FROM (SELECT %(thread_id)s AS thread_id) AS this
+    LEFT JOIN {s}.series AS series ON series.thread_id = this.thread_id AND namespace = %(namespace)s
+    LEFT JOIN {s}.leases AS leases ON leases.thread_id = this.thread_id
+"""
+_DROP: Final[LiteralString] = """
+    WITH dropped AS (
+        DELETE FROM {s}.checkpoints WHERE series_id = %(id)s AND checkpoint_id = ANY(%(gone)s::text[]) RETURNING seq
+    )
+    DELETE FROM {s}.records WHERE series_id = %(id)s AND seq IN (SELECT seq FROM dropped)
+"""
+_DROP_PARTS: Final[LiteralString] = """
+    WITH needed AS (
+        SELECT range_agg(int8range(span.first, span.last, '[]')) AS places
+        FROM {s}.checkpoints CROSS JOIN LATERAL unnest(firsts || seq, lasts || seq) AS span (first, last)
+        WHERE series_id = %(id)s AND span.first <= span.last
+    )
+    DELETE FROM {s}.parts WHERE series_id = %(id)s AND NOT seq <@ (SELECT places FROM needed)
+"""
+_DELETE_ROWS: Final[LiteralString] = """
+    WITH ids AS (
+        SELECT unnest(%(ids)s::bigint[]) AS series_id
+    ), unlisted AS (
+        DELETE FROM {s}.checkpoints USING ids WHERE checkpoints.series_id = ids.series_id
+    ), unrecorded AS (
+        DELETE FROM {s}.records USING ids WHERE records.series_id = ids.series_id
+    )
+    DELETE FROM {s}.parts USING ids WHERE parts.series_id = ids.series_id
+"""
+_ACQUIRE: Final[LiteralString] = """
+    INSERT INTO {s}.leases AS leases (thread_id, holder, token, until)
+    VALUES (%(thread_id)s, %(holder)s, %(token)s, clock_timestamp() + make_interval(secs => %(ttl)s))
+    ON CONFLICT (thread_id) DO UPDATE SET holder = EXCLUDED.holder, token = EXCLUDED.token, until = EXCLUDED.until
+    WHERE leases.token IN (%(token)s, %(instead_of)s) OR leases.until <= clock_timestamp()
+    RETURNING thread_id
+"""
+_RENEW: Final[LiteralString] = """
+    WITH held AS (
+        SELECT thread_id
+        FROM {s}.leases AS leases
+        JOIN unnest(%(thread_ids)s::text[], %(tokens)s::text[]) AS given (thread_id, token) USING (thread_id, token)
+        ORDER BY thread_id FOR NO KEY UPDATE OF leases
+    )
+    UPDATE {s}.leases AS leases SET until = clock_timestamp() + make_interval(secs => %(ttl)s)
+    FROM held WHERE leases.thread_id = held.thread_id
+    RETURNING leases.thread_id, token
+"""
+_CREATE: Final[LiteralString] = """
+    CREATE SCHEMA IF NOT EXISTS {s};
+    CREATE TABLE IF NOT EXISTS {s}.version (version integer NOT NULL);
+    INSERT INTO {s}.version SELECT 0 WHERE NOT EXISTS (SELECT FROM {s}.version)
+"""
+
+
+def _write(
+    own: tuple[LiteralString, LiteralString], *, checkpoint: bool, records: bool, lease: bool
+) -> LiteralString:
+    """A put, or a put of records: what it stores, and whether it looks at the lease."""
+    head, end = own
+    return (
+        ("WITH " + _HELD + head + _IF_HELD + end if lease else "WITH " + head + end)
+        + (_STORED if checkpoint else "")
+        + (_RECORDED if records else "")
+        + _DONE
+    )
+
 
 class Statements:
     """Every statement on the tables of one schema, ready to be sent."""
 
     def __init__(self, schema: str) -> None:
-        name = Identifier(schema.replace("%", "%%"))  # the text is a format of psycopg's
+        name = Identifier(schema.replace("%", "%%"))  # a statement is a format of psycopg's
 
         def ready(text: LiteralString) -> bytes:
             return SQL(text).format(s=name).as_bytes(None)
-
-        def writing(
-            own: tuple[LiteralString, LiteralString], *, checkpoint: bool, records: bool, lease: bool
-        ) -> bytes:
-            head, end = own
-            return ready(
-                ("WITH " + _HELD + head + _IF_HELD + end if lease else "WITH " + head + end)
-                + (_STORED if checkpoint else "")
-                + (_RECORDED if records else "")
-                + _DONE
-            )
 
         self.load_head = ready(_ONE + " AND checkpoint_id = head_id" + _WHOLE)
         self.load = ready(_ONE + " AND checkpoint_id = %(checkpoint_id)s" + _WHOLE)
@@ -252,82 +308,41 @@ class Statements:
         )
 
         self.begin = {
-            lease: writing(_BEGUN, checkpoint=True, records=False, lease=lease) for lease in (False, True)
+            lease: ready(_write(_BEGUN, checkpoint=True, records=False, lease=lease))
+            for lease in (False, True)
         }
+        """The put of a series' first checkpoint, by whether there is a lease."""
         self.move = {
-            (records, lease): writing(_MOVED, checkpoint=True, records=records, lease=lease)
+            (records, lease): ready(_write(_MOVED, checkpoint=True, records=records, lease=lease))
             for records in (False, True)
             for lease in (False, True)
         }
-        """By whether there are records, and whether there is a lease."""
+        """Every other put, by whether there are records and whether there is a lease."""
         self.record = {
-            lease: writing(_STAYS, checkpoint=False, records=True, lease=lease) for lease in (False, True)
+            lease: ready(_write(_STAYS, checkpoint=False, records=True, lease=lease))
+            for lease in (False, True)
         }
-        self.head_and_lease = ready(
-            """SELECT head_id, head_seq, holder, token
-            FROM (SELECT %(thread_id)s AS thread_id) AS this
-            LEFT JOIN {s}.series AS series ON series.thread_id = this.thread_id AND namespace = %(namespace)s
-            LEFT JOIN {s}.leases AS leases ON leases.thread_id = this.thread_id"""
-        )
+        """The put of records, by whether there is a lease."""
+        self.head_and_lease = ready(_HEAD_AND_LEASE)
 
         self.lock = ready("SELECT id, head_id FROM {s}.series " + _OF_SERIES + " FOR NO KEY UPDATE")
-        self.drop = ready(
-            """WITH dropped AS (
-                DELETE FROM {s}.checkpoints WHERE series_id = %(id)s AND checkpoint_id = ANY(%(gone)s::text[])
-                RETURNING seq
-            ), unrecorded AS (
-                DELETE FROM {s}.records WHERE series_id = %(id)s AND seq IN (SELECT seq FROM dropped)
-            ), needed AS (
-                SELECT range_agg(int8range(span.first, span.last, '[]')) AS places
-                FROM {s}.checkpoints CROSS JOIN LATERAL unnest(firsts || seq, lasts || seq) AS span (first, last)
-                WHERE series_id = %(id)s AND checkpoint_id <> ALL(%(gone)s::text[]) AND span.first <= span.last
-            )
-            DELETE FROM {s}.parts WHERE series_id = %(id)s AND NOT seq <@ (SELECT places FROM needed)"""
-        )
+        self.drop = ready(_DROP)
+        self.drop_parts = ready(_DROP_PARTS)
         self.delete_lease = ready("DELETE FROM {s}.leases WHERE thread_id = %(thread_id)s")
         self.delete_series = ready("DELETE FROM {s}.series WHERE thread_id = %(thread_id)s RETURNING id")
-        self.delete_rows = ready(
-            """WITH ids AS (SELECT unnest(%(ids)s::bigint[]) AS series_id), unlisted AS (
-                DELETE FROM {s}.checkpoints USING ids WHERE checkpoints.series_id = ids.series_id
-            ), unrecorded AS (
-                DELETE FROM {s}.records USING ids WHERE records.series_id = ids.series_id
-            )
-            DELETE FROM {s}.parts USING ids WHERE parts.series_id = ids.series_id"""
-        )
+        self.delete_rows = ready(_DELETE_ROWS)
 
-        self.acquire = ready(
-            """INSERT INTO {s}.leases AS leases (thread_id, holder, token, until) VALUES (
-                %(thread_id)s, %(holder)s, %(token)s, clock_timestamp() + make_interval(secs => %(ttl)s)
-            )
-            ON CONFLICT (thread_id) DO UPDATE
-            SET holder = EXCLUDED.holder, token = EXCLUDED.token, until = EXCLUDED.until
-            WHERE leases.token IN (%(token)s, %(instead_of)s) OR leases.until <= clock_timestamp()
-            RETURNING thread_id"""
-        )
+        self.acquire = ready(_ACQUIRE)
         self.lease = ready("SELECT thread_id, " + _LEASE + " FROM {s}.leases WHERE thread_id = %(thread_id)s")
         self.leases = ready("SELECT thread_id, " + _LEASE + " FROM {s}.leases ORDER BY thread_id")
-        self.renew = ready(
-            """WITH held AS (
-                SELECT thread_id
-                FROM {s}.leases AS leases JOIN unnest(%(thread_ids)s::text[], %(tokens)s::text[])
-                    AS given (thread_id, token) USING (thread_id, token)
-                ORDER BY thread_id FOR NO KEY UPDATE OF leases
-            )
-            UPDATE {s}.leases AS leases SET until = clock_timestamp() + make_interval(secs => %(ttl)s)
-            FROM held WHERE leases.thread_id = held.thread_id
-            RETURNING leases.thread_id, token"""
-        )
+        self.renew = ready(_RENEW)
         self.release = ready("DELETE FROM {s}.leases WHERE thread_id = %(thread_id)s AND token = %(token)s")
 
-        self.find_version = ready("SELECT to_regclass(%(table)s)")
         self.version_table = Identifier(schema, "version").as_string(None)
+        self.find_version = b"SELECT to_regclass(%(table)s)"
         self.version = ready("SELECT version FROM {s}.version")
-        self.read_committed = ready("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
-        self.wait_for_others = ready("SELECT pg_advisory_xact_lock(%(key)s)")
-        self.create = ready(
-            """CREATE SCHEMA IF NOT EXISTS {s};
-            CREATE TABLE IF NOT EXISTS {s}.version (version integer NOT NULL);
-            INSERT INTO {s}.version SELECT 0 WHERE NOT EXISTS (SELECT FROM {s}.version)"""
-        )
-        self.migrations = tuple(map(ready, MIGRATIONS))
         self.set_version = ready("UPDATE {s}.version SET version = %(version)s")
+        self.read_committed = b"SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
+        self.wait_for_others = b"SELECT pg_advisory_xact_lock(%(key)s)"
+        self.create = ready(_CREATE)
+        self.migrations = tuple(map(ready, MIGRATIONS))

@@ -16,7 +16,6 @@ from psycopg_pool import ConnectionPool
 
 from juncture.errors import (
     ConfigError,
-    GraphBuildError,
     HeadMovedError,
     LeaseLostError,
     SaverError,
@@ -289,11 +288,29 @@ def test_all_that_wait_for_the_first_contact_are_told_of_its_failure(postgres_se
     ],
 )
 def test_a_url_that_cannot_be_read_is_refused_without_showing_it(url):
-    with pytest.raises(GraphBuildError, match=r"postgresql://user:password@") as caught:
+    with pytest.raises(ConfigError, match=r"postgresql://user:password@") as caught:
         PostgresSaver(url)
     assert "cret" not in str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"min_size": -1},
+        {"min_size": 3, "max_size": 2},
+        {"max_size": 0},
+        {"timeout": 0},
+        {"schema": ""},
+        {"schema": "é" * 32},
+        {"schema": "nul\0"},
+    ],
+    ids=str,
+)
+def test_an_argument_that_cannot_be_right_is_refused_at_once(options):
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        PostgresSaver("postgresql://localhost/db", **options)
 
 
 def test_a_database_that_is_not_there_is_named(postgres_url):
