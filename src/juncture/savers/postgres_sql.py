@@ -1,4 +1,4 @@
-"""The tables of `juncture.savers.postgres` and every statement on them.
+"""The tables of ``juncture.savers.postgres`` and every statement on them.
 
 A series has a number, so that its rows have small keys and nothing of a deleted thread can ever belong to a later one
 of the same name. Names are compared byte by byte (``COLLATE "C"``), which in UTF-8 is the order of characters. What
