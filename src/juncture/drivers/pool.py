@@ -50,7 +50,7 @@ class Pool:
     @property
     def backlog(self) -> bool:
         """Whether work waits and more workers are allowed."""
-        return not self._queue.empty() and len(self._threads) < self._limit
+        return not (self._queue.empty() or self._closed) and len(self._threads) < self._limit
 
     def grow(self) -> None:
         """Doubles the workers, up to the limit and to what waits."""
@@ -68,6 +68,7 @@ class Pool:
         while (work := self._queue.get()) is not None:
             work()
             del work  # what the work held must not live until the next one comes
+        self._queue.put(None)  # for the next worker
 
     @contextmanager
     def waiting(self) -> Generator[None, None, None]:
@@ -85,9 +86,12 @@ class Pool:
     def close(self) -> None:
         """Ends the workers once the queue is empty; waits for them unless one was abandoned."""
         with self._lock:
-            self._closed = True  # what waits in the queue from here on is only the workers' end
-            for _ in self._threads:
-                self._queue.put(None)
+            if self._closed:
+                return
+            self._closed = True
+            self._queue.put(None)  # what waits in the queue from here on is only the workers' end
         if not self.abandoned:
             for thread in self._threads:
                 thread.join()
+        elif self._queue.qsize() > 1:  # those who are left may all wait for what waits in the queue
+            Thread(target=self._serve, name="juncture-worker", daemon=True).start()
