@@ -89,7 +89,7 @@ def test_a_reader_that_has_enough_ends_the_run_quietly(node: str, start: Start, 
         """
         import asyncio
 
-        from juncture import START, StateGraph
+        from juncture import END, START, StateGraph
 
 
         async def anode(state, writer):
@@ -112,7 +112,7 @@ def test_a_reader_that_has_enough_ends_the_run_quietly(node: str, start: Start, 
 
 
         anode, node = one(anode), one(node)
-        looping = one(count).add_edge("count", "count")
+        looping = one(count).add_conditional_edges("count", lambda state: "count", ["count", END])
         """,
     )
     child = start("run", f"endless.py:{node}", "--input", "{}", "--config", '{"recursion_limit": 1000000000}')
@@ -148,26 +148,26 @@ def test_a_closed_input_is_said(flow: Path):
     assert "error: --input - reads standard input, which is closed" in done.stderr
 
 
-def test_what_compiling_warns_of_is_said(write: Write):
+def test_what_compiling_warns_of_is_said_without_a_line_of_ours(write: Write):
     write(
-        "warns.py",
+        "lost.py",
         """
-        import warnings
-
         from juncture import START, StateGraph
 
 
-        class Loud(StateGraph):
-            def compile(self, *given, **options):
-                warnings.warn("look out", stacklevel=2)
-                return super().compile(*given, **options)
+        def one(state):
+            return {"a": 1}
 
 
-        graph = Loud().add_node("n", lambda state: None).add_edge(START, "n")
+        graph = StateGraph().add_node(one).add_node("lost", one).add_edge(START, "one")
         """,
     )
-    done = shell("juncture run warns.py --input '{}'")
-    assert (done.returncode, done.stderr) == (0, "warning: look out\n")
+    ran = shell("juncture run lost.py --input '{}'")
+    assert ran.returncode == 0
+    (line,) = ran.stderr.splitlines()
+    assert line.startswith("warning: graph 'graph': node 'lost': no way leads to it. ")
+    checked = shell("juncture check lost.py")
+    assert (checked.returncode, checked.stderr) == (1, "lost.py:graph: 1 warning\n")
 
 
 # ── Ctrl-C ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -255,7 +255,6 @@ KEPT = """
     from pathlib import Path
 
     from juncture import START, StateGraph
-    from juncture.savers.file import FileSaver
 
 
     def before(state):
@@ -270,16 +269,19 @@ KEPT = """
 
 
     graph = StateGraph().add_node(before).add_node(node).add_edge(START, "before").add_edge("before", "node")
-    app = graph.compile(FileSaver("threads"))
 """
+
+
+SAVED = ["--thread", "t", "--checkpointer", "sqlite:runs.db"]
+GO_ON = " ".join(["juncture run kept.py:graph", *SAVED])
 
 
 def test_a_thread_that_another_run_has_is_refused(start: Start, write: Write):
     write("kept.py", KEPT)
-    first = start("run", "kept.py:app", "--thread", "t", "--input", "{}")
+    first = start("run", "kept.py:graph", *SAVED, "--input", "{}")
     assert first.stderr is not None
     assert first.stderr.readline() == "working\n"
-    second = shell("juncture run kept.py:app --thread t --input '{}'")
+    second = shell(f"{GO_ON} --input '{{}}'")
     assert (second.returncode, second.stdout) == (2, "")
     assert "'t'" in second.stderr
     first.send_signal(signal.SIGINT)
@@ -289,12 +291,11 @@ def test_a_thread_that_another_run_has_is_refused(start: Start, write: Write):
 
 def test_a_thread_that_ctrl_c_stopped_goes_on(start: Start, write: Write, folder: Path):
     write("kept.py", KEPT)
-    stopped = start("run", "kept.py:app", "--thread", "t", "--input", "{}")
+    stopped = start("run", "kept.py:graph", *SAVED, "--input", "{}")
     _, err = interrupted(stopped, "working")
     assert stopped.returncode == 130
-    command = "juncture run kept.py:app --thread t"
-    assert err.endswith(f"To go on: {command}\n")
+    assert err.endswith(f"To go on: {GO_ON}\n")
     (folder / "go").touch()
-    done = shell(command)
+    done = shell(GO_ON)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout.splitlines()[-1])["values"] == {"ran": ["before", "node"]}

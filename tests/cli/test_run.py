@@ -204,7 +204,7 @@ ENDS = """
     import sys
     from threading import Barrier
 
-    from juncture import START, StateGraph, interrupt
+    from juncture import END, START, StateGraph, interrupt
 
     meet = Barrier(2)
 
@@ -260,7 +260,7 @@ ENDS = """
     failing = one(boom)
     both = one(first).add_node(second).add_edge(START, "second")
     leaving, aleaving, speechless, asking = one(leave), one(aleave), one(mute), one(ask)
-    endless = one(count).add_edge("count", "count")
+    endless = one(count).add_conditional_edges("count", lambda state: "count", ["count", END])
     counting = one(count)
     pausing = one(count).compile("memory:", interrupt_before=["count"])
 """
@@ -441,6 +441,28 @@ ON_DISK = """
 """
 
 
+def test_a_saver_that_cannot_be_reached_is_said(juncture: Juncture, write: Write):
+    write("disk.py", ON_DISK)
+    done = juncture(
+        "run", "disk.py:app", "--input", "{}", "--thread", "t", "--checkpointer", "sqlite:nowhere/runs.db"
+    )
+    assert (done.code, done.last["error"]["type"]) == (1, "SaverUnavailableError")
+    assert "There is no folder" in done.err
+    assert "Nothing of this run was saved." in done.err
+    assert "  at " not in done.err  # no line of the user's code is to blame
+
+
+def test_a_server_s_url_is_not_repeated(juncture: Juncture, flow: Path):
+    url = "redis://me:secret@127.0.0.1:1/0"
+    done = juncture("run", "flow.py", "--input", "{}", "--checkpointer", url)
+    assert done.code == 1
+    assert (
+        f"(to go on in it: juncture run flow.py:graph --thread {done.last['thread_id']} --checkpointer URL)"
+        in done.err
+    )
+    assert "secret" not in done.err + done.out
+
+
 def test_a_checkpoint_that_does_not_exist_is_usage(juncture: Juncture, write: Write):
     write("disk.py", ON_DISK)
     place = '{"configurable": {"thread_id": "t", "checkpoint_id": "nowhere"}}'
@@ -455,6 +477,10 @@ def test_how_to_go_on_is_said_where_the_thread_outlives_the_command(juncture: Ju
     thread = done.last["thread_id"]
     assert f"thread: {thread} (to go on in it: juncture run disk.py:app --thread {thread})" in done.err
     assert f"To go on: juncture run disk.py:app --thread {thread}\n" in done.err
+    other = juncture(
+        "run", "disk.py:app", "--input", "{}", "--thread", "t", "--checkpointer", "sqlite:my runs.db"
+    )
+    assert "To go on: juncture run disk.py:app --thread t --checkpointer 'sqlite:my runs.db'\n" in other.err
     named = juncture("run", "disk.py:asking", "--input", "{}", "--thread", "a b")
     assert "Answer with graph.invoke(Command(resume=…), thread_id='a b')" in named.err
 
@@ -538,9 +564,11 @@ def test_control_characters_of_an_error_are_visible(juncture: Juncture, write: W
     assert not {"\x1b", "\x07", "\r"} & set(done.err + done.out)
 
 
-def test_a_password_in_a_url_is_not_repeated(juncture: Juncture, flow: Path):
-    done = juncture("run", "flow.py", "--input", "{}", "--checkpointer", "nosuch://me:secret@host/db")
+@pytest.mark.parametrize("scheme", ["nosuch:", "postgresql:"])
+def test_a_password_in_a_wrong_url_is_not_repeated(scheme: str, juncture: Juncture, flow: Path):
+    done = juncture("run", "flow.py", "--input", "{}", "--checkpointer", f"{scheme}me:secret@host/db")
     assert done.code == 2
+    assert done.err.startswith("error: --checkpointer: ")
     assert "secret" not in done.err
 
 

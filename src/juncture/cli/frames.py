@@ -23,17 +23,11 @@ def shown_path(path: str | Path) -> str:
 
 
 def user_frame(trace: TracebackType | None) -> FrameSummary | None:
-    """The innermost frame in a user's code: not in this package, nor in installed ones, nor in Python's own.
-
-    Where there is none, the innermost one that isn't this package's; None if there is none either.
-    """
-    frames = [
-        frame for frame in traceback.extract_tb(trace) if not frame.filename.startswith((_OURS, "<frozen "))
-    ]
+    """The innermost frame in a user's code: not in this package, nor in installed ones, nor in Python's own."""
     paths = sysconfig.get_paths()
-    installed = tuple({paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-    own = [frame for frame in frames if not frame.filename.startswith(installed)]
-    return (own or frames or [None])[-1]
+    foreign = (_OURS, "<frozen ", *(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")))
+    own = [frame for frame in traceback.extract_tb(trace) if not frame.filename.startswith(foreign)]
+    return own[-1] if own else None
 
 
 def place_of(error: BaseException) -> str:

@@ -23,7 +23,7 @@ def open_checkpointer(url: str) -> Saver:
     """
     try:
         return open_saver(url)
-    except GraphBuildError as error:
+    except (GraphBuildError, ConfigError) as error:
         raise ConfigError(f"--checkpointer: {error}") from error
 
 

@@ -63,20 +63,20 @@ def conclude(ended: Ended, *, with_traceback: bool) -> NoReturn:
     Raises:
         typer.Exit: With the exit code.
     """
-    begun, result, error = ended.begun, ended.result, ended.error
+    result, error = ended.result, ended.error
     match result.status:
         case "completed":
             pass
         case "interrupted":
             say(_paused(ended))
         case "cancelled":
-            say(f"stopped: what was committed stays. {_how_to_go_on(begun)}")
+            say(f"stopped: what was committed stays. {_how_to_go_on(ended)}")
         case "drained" | "budget":
-            say(f"ended early ({result.status}): what was committed stays. {_how_to_go_on(begun)}")
+            say(f"ended early ({result.status}): what was committed stays. {_how_to_go_on(ended)}")
         case "failed" | "limit":
             assert error is not None, "a run that ends so raises"
             say(f"error: {_failed(error)}")
-            say(f"  {_how_to_go_on(begun)}")
+            say(f"  {_how_to_go_on(ended)}")
             if with_traceback:
                 _print_traceback(error)
             elif result.status == "failed":
@@ -130,7 +130,7 @@ def _paused(ended: Ended) -> str:
             named = f"key {question.key!r}, " if question.key is not None else ""
             lines.append(f"paused: node {question.node!r} asks {question.value!r} ({named}id {question.id})")
     if all(question.when != "inside" for question in ended.result.interrupts):
-        lines.append(_how_to_go_on(ended.begun))
+        lines.append(_how_to_go_on(ended))
     elif _outlives(ended.begun):
         lines.append(f"Answer with graph.invoke(Command(resume=…), thread_id={ended.begun.thread_id!r}).")
     else:
@@ -138,9 +138,12 @@ def _paused(ended: Ended) -> str:
     return "\n".join(lines)
 
 
-def _how_to_go_on(begun: Begun) -> str:
+def _how_to_go_on(ended: Ended) -> str:
+    begun = ended.begun
     if begun.saver is None:
         return "Nothing was kept, because there is no saver: --checkpointer URL keeps threads that can go on."
+    if ended.result.checkpoint is None:
+        return "Nothing of this run was saved."
     return f"To go on: {_command(begun)}" if _outlives(begun) else _gone(begun)
 
 
@@ -158,8 +161,9 @@ def _outlives(begun: Begun) -> bool:
 
 def _command(begun: Begun) -> str:
     words = ["juncture", "run", begun.spec, "--thread", begun.thread_id or ""]
-    if begun.checkpointer is not None:  # what stands before an @ may be a password
-        words += ["--checkpointer", "URL" if "@" in begun.checkpointer else begun.checkpointer]
+    url = begun.checkpointer
+    if url is not None:  # a server's may hold a password
+        words += ["--checkpointer", url if url.startswith(("sqlite:", "file:")) else "URL"]
     return shlex.join(words)
 
 
