@@ -23,6 +23,7 @@ SAVERS = {
     "memory, encrypted": lambda folder: EncryptedSaver(InMemorySaver(), KEYS),
     "file": FileSaver,
     "sqlite": lambda folder: SqliteSaver(folder / "runs.db"),
+    "sqlite, encrypted": lambda folder: EncryptedSaver(SqliteSaver(folder / "runs.db"), KEYS),
     "sqlite by URL": lambda folder: open_saver(f"sqlite:{folder}/runs.db?synchronous=normal"),
 }
 """Make a new, empty saver; they may use the folder, which is empty and their own."""

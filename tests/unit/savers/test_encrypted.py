@@ -2,9 +2,11 @@
 
 import asyncio
 import base64
+import contextlib
 import inspect
 import operator
 import secrets
+import sqlite3
 import sys
 from dataclasses import replace
 from typing import Annotated, TypedDict
@@ -17,6 +19,7 @@ from juncture import END, START, Command, InMemorySaver, StateGraph, interrupt, 
 from juncture.errors import ConfigError, DecryptionError, GraphBuildError, SerializationError
 from juncture.savers.base import Saver, StoredCheckpoint, StoredRecord
 from juncture.savers.encrypted import EncryptedSaver, KeyRing
+from juncture.savers.sqlite import SqliteSaver
 
 OLD, NEW, OTHER = bytes(range(32)), bytes(range(1, 33)), bytes(range(2, 34))
 RING = KeyRing({"k": NEW})
@@ -435,6 +438,61 @@ def test_what_is_too_large_for_the_cipher_is_refused_before_it_is_saved():
             stored(1), bytes(2**31), follows=None
         )  # zeros that were never touched
     assert inner.load("t") is None
+
+
+SWAP = "(SELECT {0} FROM {1} AS other WHERE other.rowid != {1}.rowid LIMIT 1)"
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["UPDATE series SET thread_id = 'w' WHERE thread_id = 't'"],
+        [
+            "UPDATE series SET thread_id = 'x' WHERE thread_id = 't'",
+            "UPDATE series SET thread_id = 't' WHERE thread_id = 'u'",
+            "UPDATE series SET thread_id = 'u' WHERE thread_id = 'x'",
+        ],
+        [
+            "UPDATE series SET namespace = 'x' WHERE namespace = 'n'",
+            "UPDATE series SET namespace = 'n' WHERE namespace = ''",
+            "UPDATE series SET namespace = '' WHERE namespace = 'x'",
+        ],
+        [f"UPDATE parts SET payload = {SWAP.format('payload', 'parts')}"],
+        [f"UPDATE records SET content = {SWAP.format('content', 'records')}"],
+        ["UPDATE records SET task_id = 'task' WHERE task_id = 'other' AND kind = 'call'"],
+        ["UPDATE records SET name = name || '0'"],
+        ["UPDATE checkpoints SET header = (SELECT max(header) FROM checkpoints)"],
+        ["UPDATE checkpoints SET header = (SELECT min(payload) FROM parts)"],
+        ["UPDATE checkpoints SET header = x'81a17601'"],
+        ["UPDATE parts SET payload = x'920180'"],
+        ["UPDATE parts SET payload = substr(payload, 1, length(payload) - 1)"],
+        ["UPDATE parts SET payload = CAST(payload || x'00' AS BLOB)"],
+        ["UPDATE checkpoints SET step = step + 1"],
+        ["UPDATE checkpoints SET source = 'fork'"],
+        ["UPDATE checkpoints SET created_at = created_at + 1"],
+        ["UPDATE checkpoints SET parent_id = NULL"],
+    ],
+    ids=lambda statements: statements[0][7:60],
+)
+def test_rows_of_a_real_database_are_refused_once_somebody_changed_them(statements, tmp_path):
+    def opened():
+        return EncryptedSaver(SqliteSaver(tmp_path / "runs.db"), RING)
+
+    series = [(thread_id, namespace) for thread_id in ("t", "u") for namespace in ("", "n")]
+    with opened() as saver:
+        for thread_id, namespace in series:
+            for place in (1, 2):
+                made = stored(place, thread_id, namespace)
+                saver.put(made, b"payload %d" % place, follows=made.parent_id)
+                saver.put_records(thread_id, namespace, made.checkpoint_id, RECORDS)
+    with opened() as saver:
+        assert saver.load("t").checkpoint == stored(2)
+    with contextlib.closing(sqlite3.connect(tmp_path / "runs.db")) as database, database:
+        for statement in statements:
+            database.execute(statement)
+    with opened() as saver, pytest.raises(DecryptionError):
+        for thread_id, namespace in [*series, ("w", "")]:
+            saver.load(thread_id, namespace)
 
 
 # ── keys ─────────────────────────────────────────────────────────────────────────────────────────────────────
