@@ -16,7 +16,7 @@ from juncture import (
     Runtime,
     StateGraph,
 )
-from juncture.errors import HeadMovedError
+from juncture.errors import ThreadBusyError
 from tests.behaviour.building import builder, chain, fan, nothing, thread, wrote
 from tests.behaviour.leftovers import no_other_task, nothing_left
 
@@ -151,26 +151,26 @@ def test_a_failing_run_does_not_disturb_those_beside_it(engine):
 
 
 def test_two_runs_of_one_thread_cannot_overwrite_each_other(engine, saver):
-    """The one that comes second to its save fails and says so; what the other did stays."""
+    """The one that comes second is told that the thread is busy; the first ends as if nothing had been."""
     begun, let_go = threading.Event(), threading.Event()
 
     def node(state):
-        if state["x"] == "slow":
-            begun.set()
-            assert let_go.wait(WAIT)
+        begun.set()
+        assert let_go.wait(WAIT)
         return {"log": [state["x"]]}
 
     graph = chain(State, saver=saver, a=node, b=nothing)
     with ThreadPoolExecutor(1) as other:
         slow = other.submit(engine.invoke, graph, {"x": "slow"}, thread())
         assert begun.wait(WAIT)
-        quick = engine.invoke(graph, {"x": "quick"}, thread())
+        with pytest.raises(ThreadBusyError) as busy:
+            engine.invoke(graph, {"x": "quick"}, thread())
         let_go.set()
-        error = slow.exception(WAIT)
-    assert isinstance(error, HeadMovedError)
-    assert error.thread_id == "t"
-    assert quick["log"] == ["quick"]
-    assert saver.load("t").checkpoint.checkpoint_id == quick.checkpoint.checkpoint_id
+        first = slow.result(WAIT)
+    assert busy.value.thread_id == "t"
+    assert first["log"] == ["slow"]
+    assert saver.load("t").checkpoint.checkpoint_id == first.checkpoint.checkpoint_id
+    assert engine.invoke(graph, {"x": "quick"}, thread())["log"] == ["slow", "quick"]
 
 
 # ── the two colours mixed ────────────────────────────────────────────────────────────────────────────────────

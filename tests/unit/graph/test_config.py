@@ -137,10 +137,19 @@ def test_an_unknown_entry_is_refused(name, hint):
     assert hint in str(caught.value)
 
 
-def test_an_older_checkpoint_is_refused():
-    with pytest.raises(ConfigError, match="checkpoint_id"):
-        read_config({"configurable": {"thread_id": "t", "checkpoint_id": "c"}}, None)
-    assert read_config({"configurable": {"thread_id": "t", "checkpoint_id": None}}, None).thread_id == "t"
+def test_a_checkpoint_is_named_under_configurable():
+    named = {"thread_id": "t", "checkpoint_id": "c", "checkpoint_ns": "sub:1"}
+    options = read_config({"configurable": named, "metadata": {"user": "ann", "n": 1, "deep": {}}}, None)
+    assert (options.checkpoint_id, options.checkpoint_ns) == ("c", "sub:1")
+    assert options.metadata == {"user": "ann", "n": 1}, "only what can be shown and compared is kept"
+    assert read_config({"configurable": {"thread_id": "t", "checkpoint_id": None}}, None).checkpoint_id is None
+    assert read_config({"configurable": {"thread_id": "t", "checkpoint_ns": ""}}, None).checkpoint_ns == ""
+
+
+@pytest.mark.parametrize("entry", ["checkpoint_id", "checkpoint_ns"])
+def test_what_names_no_checkpoint_is_refused(entry):
+    with pytest.raises(ConfigError, match=rf"config\['configurable'\]\['{entry}'\] is a string, got 3"):
+        read_config({"configurable": {"thread_id": "t", entry: 3}}, None)
 
 
 @pytest.mark.parametrize("run", [3, True, "", ["r"], object()])
