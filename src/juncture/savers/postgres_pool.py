@@ -110,6 +110,10 @@ class Connections:
         max_size: int,
         timeout: float,
     ) -> None:
+        if not isinstance(database, str | ConnectionPool):
+            raise ConfigError(
+                f"PostgresSaver takes a URL or a psycopg_pool.ConnectionPool, not {type(database).__name__}."
+            )
         self._prepare = prepare
         self._sizes = (min_size, max_size)
         self._timeout = timeout
@@ -134,14 +138,15 @@ class Connections:
             ConfigError: Something that was given can't be stored as it is.
             SaverError: PostgreSQL refused.
         """
-        lost_before = False
-        for tried in range(TRIES):
+        aborted = lost = 0
+        while True:
             pool = self._pool()
             session = self._connection(pool)
             try:
                 return call(session)
             except (errors.SerializationFailure, errors.DeadlockDetected) as error:
-                if tried == TRIES - 1:
+                aborted += 1
+                if aborted == TRIES:
                     raise SaverUnavailableError(
                         f"PostgreSQL aborted this {TRIES} times for the sake of others. Nothing was changed. "
                         f"It says: {_said(error)}"
@@ -149,15 +154,14 @@ class Connections:
             except (psycopg.Error, UnicodeEncodeError) as error:
                 if not session.closed:
                     raise _refused(error) from error
-                if unless_told is not None or lost_before:
+                lost += 1
+                if unless_told is not None or lost == 2:
                     raise SaverUnavailableError(
                         f"the connection to PostgreSQL was lost. {unless_told or 'It was lost again at once'}. "
                         f"It says: {_said(error)}"
                     ) from error
-                lost_before = True
             finally:
                 pool.putconn(session)
-        raise AssertionError  # the last try returned or raised
 
     def check_open(self) -> None:
         """Raises `SaverError` after `close`."""
@@ -222,10 +226,9 @@ class Connections:
             except BaseException as error:
                 with own.lock:
                     own.pool = None  # the next call tries again
-                known = isinstance(
-                    error, JunctureError
-                )  # and not an interruption, which was meant for this worker
-                opening.set_exception(error if known else SaverUnavailableError(_STOPPED))
+                # An interruption was meant for this worker alone.
+                ours = isinstance(error, JunctureError)
+                opening.set_exception(error if ours else SaverUnavailableError(_STOPPED))
                 raise
         try:
             return opening.result()
@@ -317,8 +320,8 @@ def _refused(error: psycopg.Error | UnicodeEncodeError) -> SaverError | ConfigEr
     match error:
         case UnicodeEncodeError() | errors.DataError():
             return ConfigError(
-                "a name or id can't be stored in PostgreSQL as it is: it must be text without NUL characters and lone "
-                f"surrogates. Nothing was changed. It says: {_said(error)}"
+                "PostgreSQL can't take a value as it is: text can't have NUL characters and lone surrogates, and numbers "
+                f"must be in range. Nothing was changed. It says: {_said(error)}"
             )
         case errors.ProgramLimitExceeded():
             return ConfigError(

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import psycopg
 import pytest
-from psycopg_pool import ConnectionPool
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from juncture.errors import (
     ConfigError,
@@ -313,6 +313,11 @@ def test_an_argument_that_cannot_be_right_is_refused_at_once(options):
         PostgresSaver("postgresql://localhost/db", **options)
 
 
+def test_a_pool_of_an_event_loop_is_refused():
+    with pytest.raises(ConfigError, match="not AsyncConnectionPool"):
+        PostgresSaver(AsyncConnectionPool("", open=False))
+
+
 def test_a_database_that_is_not_there_is_named(postgres_url):
     with (
         PostgresSaver(postgres_url + "_nowhere") as saver,
@@ -405,7 +410,7 @@ def test_text_that_cannot_be_stored_is_refused_by_every_call(saver):
             lambda bad=bad: saver.release_lease(lease._replace(token=bad)),
         ]
         for call in calls:
-            with pytest.raises(ConfigError, match="can't be stored"):
+            with pytest.raises(ConfigError, match="can't take a value as it is"):
                 call()
     assert [found.checkpoint for found in saver.history("t", records=True)] == [stored(1)]
     assert saver.leases() == []
