@@ -31,6 +31,7 @@ from juncture import (
     get_stream_writer,
 )
 from tests.behaviour.building import builder, chain, nothing, shown, wrote
+from tests.faulty import faulty
 
 
 class Log(TypedDict, total=False):
@@ -190,6 +191,7 @@ def test_names_that_look_odd_are_fine(engine):
     assert engine.invoke(graph.compile(), {})["messages"] == names
 
 
+@faulty("unreachable-node")
 @pytest.mark.parametrize(
     "mistake",
     [

@@ -20,6 +20,7 @@ from juncture import (
 )
 from tests.behaviour.building import builder, chain, fan, nothing, thread, wrote
 from tests.behaviour.leftovers import in_time, nothing_left
+from tests.faulty import faulty
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -285,6 +286,7 @@ def test_an_exception_object_raised_again_tells_its_last_place_only(engine, colo
     assert len(runs) == 3
 
 
+@faulty("unknown-key")
 def test_our_own_errors_carry_the_place_as_attributes(engine, colour, saver):
     graph = chain(State, saver=saver, first=nothing, second=colour(lambda state: {"nope": 1}))
     error = failing(engine, graph, {"x": 1}, thread("talk"))

@@ -21,6 +21,7 @@ from juncture import (
     interrupt,
 )
 from tests.behaviour.building import builder, chain, fan, nothing, thread, wrote
+from tests.faulty import faulty
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -420,6 +421,7 @@ def test_an_update_reaches_a_nested_graph_s_parent_only_once(engine, saver, ran)
     assert ran == ["before", "ask", "ask"]
 
 
+@faulty("unreachable-node")
 def test_a_goto_with_the_answer_adds_a_task(engine, saver, ran):
     graph = builder(State, {"a": ran.asks("a"), "b": ran.step("b")}, (START, "a")).compile(saver)
     engine.invoke(graph, {"x": 1}, thread())

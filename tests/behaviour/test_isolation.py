@@ -26,6 +26,7 @@ from juncture import (
     failure,
 )
 from tests.behaviour.building import builder, chain, compiled, fan, nothing, seen_by, thread, wrote
+from tests.faulty import faulty
 
 
 class Value(TypedDict, total=False):
@@ -638,6 +639,7 @@ def test_a_failed_task_takes_its_siblings_writes_along(engine):
     assert failure(caught.value).result == {"log": ["given"]}
 
 
+@faulty("unknown-key")
 @pytest.mark.parametrize("after", ["router", "write"])
 def test_a_task_that_fails_after_its_body_leaves_nothing(engine, saver, after):
     """Rule 2: its router raises, or what it returned is refused: the body's update isn't applied either."""

@@ -18,6 +18,7 @@ from juncture import (
     interrupt,
 )
 from tests.behaviour.building import builder, chain, nothing, wrote
+from tests.faulty import faulty
 
 
 class Log(TypedDict, total=False):
@@ -152,6 +153,7 @@ def test_joined_sources_may_be_sent_to_and_gone_to(engine):
     assert engine.invoke(graph.compile(), {})["log"] == ["b", "a1", "a2", "j"]
 
 
+@faulty("unreachable-node")
 def test_a_join_into_the_end_does_nothing(engine):
     """graph-api 3: accepted, and nothing waits at it, so nothing can be stuck there."""
     graph = builder(Log, named("a", "b"), (START, "a"), (["a", "b"], END))
@@ -249,6 +251,7 @@ def test_a_join_that_would_be_stuck_is_an_error(engine):
     assert engine.invoke(graph, {"way": "b"})["log"] == ["a", "b", "c", "c2", "j", "after"]
 
 
+@faulty("stuck-join", "unreachable-node")
 def test_several_missing_sources_are_all_named(engine):
     """Rule 12: each of them."""
     graph = builder(Log, named(*"abcd", "j"), *start("b", "d"), (list("abcd"), "j")).compile()
@@ -259,6 +262,7 @@ def test_several_missing_sources_are_all_named(engine):
     assert "'a', 'c'" in missing
 
 
+@faulty("stuck-join", "unreachable-node")
 def test_a_join_that_nobody_reached_is_not_stuck(engine):
     """Rule 12 is about joins partly filled."""
     graph = builder(Log, named("a", "b", "c", "j"), (START, "c"), (["a", "b"], "j"))
@@ -281,6 +285,7 @@ def test_a_source_that_ran_on_after_the_join_fired_leaves_it_partly_filled(engin
             assert engine.invoke(graph.compile(), {})["log"] == expected
 
 
+@faulty("stuck-join", "unreachable-node")
 def test_a_stuck_thread_takes_new_input(engine, saver):
     """Rule 12: what was committed stays; a new input starts over, and the old arrivals don't count."""
     graph = skipping().compile(saver)
@@ -336,12 +341,14 @@ def test_arrived_fires_as_soon_as_all_came(engine):
     assert engine.invoke(graph.compile(), {})["log"] == ["a", "b", "c", "c2", "j", "c3"]
 
 
+@faulty("unreachable-node")
 def test_arrived_doesnt_fire_for_nobody(engine):
     """Rule 12: nothing came, so there is nothing to fire with."""
     graph = builder(Log, named("a", "b", "c", "j"), (START, "c")).add_edge(["a", "b"], "j", join="arrived")
     assert engine.invoke(graph.compile(), {})["log"] == ["c"]
 
 
+@faulty("unreachable-node")
 def test_arrived_may_fill_another_join(engine):
     """Rule 12: a join that waits for all is only stuck if nothing else can happen."""
     graph = builder(Log, named("a", "b", "c", "j", "k"), *start("a", "c"))
@@ -349,6 +356,7 @@ def test_arrived_may_fill_another_join(engine):
     assert engine.invoke(graph.compile(), {})["log"] == ["a", "c", "j", "k"]
 
 
+@faulty("unreachable-node")
 def test_several_joins_arrive_in_one_step(engine):
     """Rule 12: all that have something fire together, in node-name order."""
     graph = builder(Log, named(*"abcd", "j1", "j2"), *start("a", "c"))
@@ -357,6 +365,7 @@ def test_several_joins_arrive_in_one_step(engine):
     assert (result["log"], result.steps) == (["a", "c", "j1", "j2"], 2)
 
 
+@faulty("unreachable-node")
 def test_arrived_in_a_loop(engine):
     """Rule 12: it fires every time that the run would end."""
 
@@ -402,6 +411,7 @@ def test_a_deferred_node_behind_the_start(engine):
     assert engine.invoke(deferring({}, (START, "late")).compile(), {})["log"] == ["late"]
 
 
+@faulty("unreachable-node")
 def test_a_deferred_node_that_nothing_triggers_doesnt_run(engine):
     """graph-api 3: deferred is not the same as last."""
     graph = deferring(named("a", "b"), (START, "a"), ("b", "late"))
@@ -458,6 +468,7 @@ def test_deferred_nodes_one_after_another(engine):
     assert engine.invoke(graph.compile(), {})["log"] == ["a", "late", "b", "later"]
 
 
+@faulty("stuck-join", "unreachable-node")
 def test_a_deferred_join(engine):
     """graph-api 3: all sources, and nothing else due; with a source missing it is stuck like any join."""
     edges = [*start("a", "b", "c"), ("c", "c2"), ("c2", "c3"), (["a", "b"], "late")]
@@ -522,6 +533,7 @@ def uneven(**options: Any) -> StateGraph:
     return graph
 
 
+@faulty("unequal-branches")
 def test_uneven_branches_run_their_end_twice(engine):
     """Rule 13 and README of the specs: once for each step in which one of them arrives."""
     graph = uneven().add_edge("a", "d").add_edge("c", "d").compile()
@@ -563,6 +575,7 @@ def test_a_self_loop_beside_a_branch(engine):
     assert engine.invoke(graph.compile(), {})["log"] == ["a1", "b", "a2", "a3", "out", "j"]
 
 
+@faulty("endless-loop")
 def test_a_static_self_loop_runs_to_the_limit(engine):
     """graph-api 3: an edge from a node to itself is an edge."""
     graph = builder(Log, named("a"), (START, "a"), ("a", "a")).compile()

@@ -9,6 +9,7 @@ import pytest
 
 from juncture import END, START, Command, InvalidUpdateError, RoutingError, Send, interrupt
 from tests.behaviour.building import builder, chain, compiled, nothing, shown, wrote
+from tests.faulty import faulty
 
 
 class Log(TypedDict, total=False):
@@ -192,6 +193,7 @@ def test_through_a_graph_that_leaves_in_its_turn(engine):
     assert engine.invoke(around(middle), {})["messages"] == ["cmd", "cmd2", "target"]
 
 
+@faulty("unreachable-node")
 @pytest.mark.parametrize("call", ["invoke", "ainvoke"])
 @pytest.mark.parametrize("depth", [1, 2])
 def test_from_a_graph_called_inside_a_node(engine, call, depth):
@@ -231,6 +233,7 @@ def test_there_is_no_such_graph(engine, graph):
         assert caught.value.result["messages"] == ([] if depth else ["a"])
 
 
+@faulty("unreachable-node")
 def test_an_unknown_target_in_the_parent(engine):
     """Rule 10: the parent's nodes are the known ones; the child's aren't."""
     child = compiled(Log, {"leave": leaver(goto="inner"), "inner": nothing}, (START, "leave"))

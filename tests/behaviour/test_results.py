@@ -27,6 +27,7 @@ from juncture import (
     interrupt,
 )
 from tests.behaviour.building import builder, chain, compiled, fan, nothing, thread, wrote
+from tests.faulty import faulty
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -118,6 +119,7 @@ def loop(saver: Any = None, nodes: int = 1) -> Any:
     ).compile(saver)
 
 
+@faulty("endless-loop")
 @pytest.mark.parametrize("limit", [1, 2, 7])
 def test_a_run_that_reached_its_limit(engine, saver, limit):
     with pytest.raises(GraphRecursionError, match=f"Recursion limit of {limit} reached") as caught:
@@ -133,6 +135,7 @@ def test_a_run_that_reached_its_limit(engine, saver, limit):
     assert failure(error).result is error.result
 
 
+@faulty("endless-loop")
 def test_after_the_limit_the_thread_goes_on(engine, saver):
     graph = loop(saver)
     for count in (3, 6):
@@ -223,6 +226,7 @@ def test_every_entry_gives_the_same_result(engine, ending):
     assert last_seen(items) == (first["values"], first["interrupts"])
 
 
+@faulty("endless-loop")
 @pytest.mark.parametrize("kind", ["failed", "limit"])
 def test_every_entry_raises_the_same_with_the_same_result(engine, kind):
     def fails(state):
@@ -463,6 +467,7 @@ def test_no_engine_key_is_in_states_or_results(engine, saver):
     assert seen == [{"x", "log"}]
 
 
+@faulty("endless-loop")
 def test_a_step_copies_nothing_that_its_node_does_not_read():
     """A thousand steps beside a value of ten megabytes: its copy would show in the memory that they peak at."""
 

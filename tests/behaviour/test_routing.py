@@ -22,6 +22,7 @@ from juncture import (
     get_config,
 )
 from tests.behaviour.building import builder, chain, nothing, shown, thread, wrote
+from tests.faulty import faulty
 
 
 class Log(TypedDict, total=False):
@@ -48,6 +49,7 @@ def order(engine: Any, graph: Any, given: Any, **options: Any) -> list[str]:
 # ── commands ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@faulty("unreachable-node")
 def test_a_command_node_chooses_and_updates(engine):
     """Case C28: S→A→B(goto C2, update); C1, C2→E: order A, B, C2."""
 
@@ -291,6 +293,7 @@ def test_a_conditional_start(engine):
     assert engine.invoke(graph, {"prop1": "a", "messages": "given"})["messages"] == ["given", "start", "a"]
 
 
+@faulty("unreachable-node")
 @pytest.mark.parametrize("how", ["set_conditional_entry_point", "two", "with an edge"])
 def test_more_ways_to_start(engine, how):
     """graph-api 3: conditional entry points, several of them, beside plain edges."""
@@ -306,6 +309,7 @@ def test_more_ways_to_start(engine, how):
     assert engine.invoke(graph.compile(), {})["messages"] == expected[how]
 
 
+@faulty("unreachable-node")
 def test_a_start_that_leads_nowhere(engine):
     """graph-api 3: a run without steps is complete, with the input merged."""
     graph = builder(Log, speakers("a")).add_conditional_edges(START, lambda s: END)
@@ -371,6 +375,7 @@ class Way(Enum):
     RIGHT = 2
 
 
+@faulty("unreachable-node")
 @pytest.mark.parametrize(
     ("path_map", "returned", "ran"),
     [
@@ -414,6 +419,7 @@ def test_an_unmapped_label_is_refused(engine, returned):
     assert ran == []
 
 
+@faulty("unreachable-node")
 def test_a_return_annotation_is_a_map(engine):
     """graph-api 3: `Literal` in the return annotation says what the router may return, also inside a union."""
     results = iter(["a", "b", "c"])
@@ -705,6 +711,7 @@ def test_lenient_graphs_ignore_unknown_targets(engine, how, send, caplog):
 # ── rule 11: one mechanism ───────────────────────────────────────────────────────────────────────────────────
 
 
+@faulty("mixed-routing", "unreachable-node")
 @pytest.mark.parametrize("edge", ["plain", "to the end", "conditional", "join"])
 @pytest.mark.parametrize("goto", ["b", END, Send("b", {}), ["b"]], ids=shown)
 def test_a_goto_beside_edges_is_refused(engine, edge, goto):
@@ -788,6 +795,7 @@ def test_a_command_for_the_parent_beside_edges_is_exempt(engine):
     assert engine.invoke(graph.compile(), {})["messages"] == ["after"]
 
 
+@faulty("mixed-routing", "unreachable-node")
 def test_a_bare_send_beside_edges_is_a_second_mechanism(engine):
     """Rule 11: returning a `Send` chooses where to go, like a goto."""
     graph = builder(Log, speakers("b", "c") | {"src": lambda s: Send("b", {})}, (START, "src"), ("src", "c"))
@@ -808,6 +816,7 @@ def test_lenient_graphs_follow_both(engine):
 # ── destinations ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@faulty("unreachable-node")
 def test_declared_destinations_have_no_effect_on_execution(engine):
     """graph-api 3: they are for drawing and validation."""
 

@@ -22,6 +22,7 @@ from juncture import (
     interrupt,
 )
 from tests.behaviour.building import builder, chain, chain_edges, compiled, fan, nothing, shown
+from tests.faulty import faulty
 
 
 class Count(TypedDict, total=False):
@@ -63,6 +64,7 @@ def test_limit_n_allows_n(engine, length):
             engine.invoke(graph, {}, limit(length - 1))
 
 
+@faulty("endless-loop")
 @pytest.mark.parametrize("how", ["router", "goto", "send", "edge"])
 def test_every_way_of_going_on_counts(engine, how):
     """Rule 18: a self-loop of any kind stops after exactly the limit."""
@@ -166,6 +168,7 @@ def test_a_deferred_node_is_a_step_too(engine):
         engine.invoke(graph.compile(), {}, limit(1))
 
 
+@faulty("stuck-join", "unreachable-node")
 def test_a_stuck_join_is_not_the_limit(engine):
     """Rules 12 and 18: at the limit with nothing due but a join that can't be filled, that is what is wrong."""
     graph = builder(Count, {"a": step, "b": step, "j": step}, (START, "a"), (["a", "b"], "j")).compile()

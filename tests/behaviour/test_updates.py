@@ -27,6 +27,7 @@ from juncture import (
     interrupt,
 )
 from tests.behaviour.building import builder, chain, fan, nothing, place, seen_by, shown, wrote
+from tests.faulty import faulty
 
 
 class State(TypedDict, total=False):
@@ -74,6 +75,7 @@ def loose_writer(how: str) -> Any:
     return graph.compile()
 
 
+@faulty("unknown-key")
 @pytest.mark.parametrize("how", [*WRITERS, "sent", "router", "parallel"])
 def test_an_undeclared_key_is_refused(engine, how):
     """Rule 3: with node, key and the nearest declared name; nothing of the step is applied."""

@@ -269,9 +269,12 @@ class Library:
 def juncture(*, strict: bool = True) -> Library:
     """Juncture, strict or lenient."""
     import juncture as j
+    from juncture.graph.check_findings import CODES
 
     def graph(schema: Any) -> Any:
-        return j.StateGraph(schema, strict=strict)
+        return j.StateGraph(
+            schema, strict=strict, silence=tuple(CODES)
+        )  # random graphs have every fault there is
 
     return Library(graph, j.Send, j.Command, j.Overwrite, j.MARK_FOR_REMOVAL)
 

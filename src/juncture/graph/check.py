@@ -84,7 +84,7 @@ def _certain(graph: Outline, reader: Reader) -> Iterator[Finding]:
 def warn_of(graph: Outline, name: str) -> None:
     """Warns of what is certain. Called by a compiled graph's constructor, itself called by `compile`."""
     for finding in certain_findings(graph):
-        told = f"graph {name!r}: {finding.place}: {finding.message}. {finding.remedy}. (Silence it with the code {finding.code!r})"
+        told = f"graph {name!r}: {finding.place}: {finding.message}. {finding.remedy} (silence it by its code, {finding.code!r})"
         warnings.warn(GraphCheckWarning(told, finding.code), stacklevel=5)
 
 

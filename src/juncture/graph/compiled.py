@@ -404,10 +404,14 @@ class CompiledGraph(ThreadAccess, Generic[StateT, ContextT, InputT, OutputT]):
 
 
 def _checked(graph: CompiledGraph[Any, Any, Any, Any], pauses: set[str]) -> Outline:
-    """The graph's shape, for `check`."""
+    """The graph's shape, for `check`, after the warnings that it is worth."""
+    from juncture.graph.check import warn_of
     from juncture.graph.check_outline import outline
 
-    return outline(graph.builder, graph.tables, pauses=pauses)
+    shape = outline(graph.builder, graph.tables, pauses=pauses)
+    if graph.builder.strict:
+        warn_of(shape, graph.name)
+    return shape
 
 
 def _codec(builder: StateGraph[Any, Any, Any, Any], tables: Tables) -> Codec:

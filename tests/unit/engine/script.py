@@ -33,6 +33,7 @@ from juncture.engine.run import Loop
 from juncture.engine.state import Saved, State, TaskRecord
 from juncture.engine.tables import SYNC, Node, Tables
 from juncture.engine.task import Task
+from juncture.graph.check_findings import CODES
 from juncture.types import END, MISSING, START, Command, Interrupt
 
 Body = Callable[[Task], Any]
@@ -298,7 +299,9 @@ def tables(nodes: str | Mapping[str, Mapping[str, Any]], *edges: tuple[Any, Any]
         options.pop("join", "all"),
         options.pop("routers", ()),
     )
-    graph = StateGraph(schema, **options)
+    graph = StateGraph(
+        schema, silence=tuple(CODES), **options
+    )  # scripts run parts of graphs, and impossible ones
     chosen: Mapping[str, Any] = {name: {} for name in nodes.split()} if isinstance(nodes, str) else nodes
     for name, more in chosen.items():
         graph.add_node(name, _never, **more)

@@ -58,7 +58,7 @@ def graphs(outer=Outer, inner=Inner, nodes="a b", edges=(), strict=True, routers
     child.add_edge(START, nodes.split()[0])
     for source in routers:
         child.add_conditional_edges(source, never)
-    parent = StateGraph(outer, strict=strict)
+    parent = StateGraph(outer, strict=strict, silence=["unreachable-node", "stuck-join"])
     parent.add_node("c", child.compile())
     parent.add_node("d", never)
     parent.add_edge(START, "c")

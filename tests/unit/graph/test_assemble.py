@@ -34,6 +34,9 @@ from juncture.engine.tables import (
 )
 from juncture.errors import GraphBuildError
 from juncture.types import END, ROOT, START, RetryPolicy
+from tests.faulty import faulty
+
+pytestmark = faulty("unreachable-node", "stuck-join")  # nodes that show one thing need no way to them
 
 
 class Keys(TypedDict, total=False):

@@ -12,6 +12,9 @@ from juncture.channels import Append
 from juncture.errors import GraphBuildError
 from juncture.graph.builder import command_targets
 from juncture.types import END, START, Command, RetryPolicy
+from tests.faulty import faulty
+
+pytestmark = faulty("unreachable-node", "stuck-join")  # nodes that show one thing need no way to them
 
 
 class Keys(TypedDict, total=False):
