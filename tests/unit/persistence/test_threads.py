@@ -1,4 +1,7 @@
-"""A `ThreadLog` loads and saves for one run: ids, heads, parents, and errors that say where."""
+"""A `ThreadLog` loads and saves for one run: ids, heads, parents, and errors that say where.
+
+Who may write when is in test_leases, and when something is saved in test_durability.
+"""
 
 import asyncio
 import inspect
@@ -7,11 +10,18 @@ from dataclasses import replace
 import pytest
 
 from juncture.engine.state import State, TaskRecord
-from juncture.errors import CheckpointNotFoundError, HeadMovedError, SaverError, SerializationError
+from juncture.errors import (
+    CheckpointNotFoundError,
+    HeadMovedError,
+    LeaseLostError,
+    SaverError,
+    SerializationError,
+    ThreadBusyError,
+)
 from juncture.persistence.codec import Codec
 from juncture.persistence.registry import DEFAULT, Registry
 from juncture.persistence.threads import ThreadLog
-from juncture.savers import InMemorySaver, Part
+from juncture.savers import InMemorySaver
 
 CODEC = Codec(Registry(DEFAULT))
 NOW = 1_750_000_000_000_000_000
@@ -25,6 +35,7 @@ class Sync:
     def __init__(self, log):
         self.log = log
         self.load, self.save, self.save_records = log.load, log.save, log.save_records
+        self.finish = log.finish
 
 
 class Async:
@@ -41,6 +52,9 @@ class Async:
 
     def save_records(self, *args, **kwargs):
         return asyncio.run(self.log.asave_records(*args, **kwargs))
+
+    def finish(self):
+        asyncio.run(self.log.afinish())
 
 
 class Blocking(InMemorySaver):
@@ -69,8 +83,17 @@ def log(colour, saver):
     return make
 
 
+def seen(log, *args, thread_id="t", **options):
+    """What another run loads that does nothing else."""
+    looking = log(thread_id, **options)
+    try:
+        return looking.load(*args)
+    finally:
+        looking.finish()
+
+
 def test_a_new_thread_has_nothing(log):
-    assert log().load() is None
+    assert seen(log) is None
 
 
 def test_a_state_comes_back_to_another_run(log):
@@ -78,7 +101,8 @@ def test_a_state_comes_back_to_another_run(log):
     run.load()
     first = run.save((), State(step=0, values={"k": (1,)}, due=("a",)), "input")
     run.save_records((), first, [DONE])
-    saved = log().load()
+    run.finish()
+    saved = seen(log)
     assert saved.checkpoint_id == first
     assert saved.parent_id is None
     assert saved.state == State(step=0, values={"k": (1,)}, due=("a",))
@@ -108,8 +132,9 @@ def test_a_run_goes_on_from_what_it_loaded(log):
     run = log()
     assert run.load().checkpoint_id == first
     second = run.save((), State(step=1))
-    assert log().load().parent_id == first
-    assert log().load().checkpoint_id == second
+    run.finish()
+    assert seen(log).parent_id == first
+    assert seen(log).checkpoint_id == second
 
 
 def test_a_run_that_goes_back_makes_a_new_head(log, saver):
@@ -119,38 +144,57 @@ def test_a_run_that_goes_back_makes_a_new_head(log, saver):
     assert back.load((), first).checkpoint_id == first
     fork = back.save((), State(step=0), "fork")
     last = back.save((), State(step=1, values={"other": 1}))
+    back.finish()
     parents = {found.checkpoint.checkpoint_id: found.checkpoint.parent_id for found in saver.history("t")}
     assert parents == {last: fork, fork: first, second: first, first: None}
     assert list(parents) == sorted(parents, reverse=True)
-    assert log().load().checkpoint_id == last
+    assert seen(log).checkpoint_id == last
 
 
 def test_two_runs_cannot_overwrite_each_other(log):
     log().save((), State())
     one, other = log(), log()
-    one.load(), other.load()
+    one.load()
+    with pytest.raises(ThreadBusyError):
+        other.load()
     kept = one.save((), State(step=1, values={"by": "one"}))
-    for attempt in (
-        lambda: other.save((), State(step=1)),
-        lambda: other.save((), State(step=1), records=[DONE]),
-    ):
+    for records in ([], [DONE]):
         with pytest.raises(HeadMovedError):
-            attempt()
-    saved = log().load()
+            log().save((), State(step=1), records=records)
+    one.finish()
+    saved = seen(log)
     assert saved.checkpoint_id == kept
     assert saved.state.values == {"by": "one"}
 
 
-def test_a_run_that_was_overtaken_cannot_add_records(log):
+def test_a_run_that_was_taken_for_dead_cannot_save_anything(log, saver):
     head = log().save((), State())
-    late = log()
-    late.load()
-    log_two = log()
-    log_two.load()
-    log_two.save((), State(step=1))
+    for write in (
+        lambda late: late.save((), State(step=1)),
+        lambda late: late.save((), State(step=1), records=[DONE]),
+        lambda late: late.save_records((), head, [DONE]),
+    ):
+        late = log()
+        late.load()
+        (lease,) = saver.leases()
+        saver.acquire_lease("t", "another", "token", None, instead_of=lease.token)
+        with pytest.raises(LeaseLostError, match="another has it now"):
+            write(late)
+        late.finish()
+        (lease,) = saver.leases()
+        assert lease.holder == "another", "who lost a lease doesn't give back another's"
+        saver.release_lease(lease)
+    saved = seen(log)
+    assert (saved.checkpoint_id, saved.records) == (head, [])
+
+
+def test_records_beside_an_older_checkpoint_are_refused(log):
+    run = log()
+    head = run.save((), State())
+    run.save((), State(step=1))
     with pytest.raises(HeadMovedError):
-        late.save_records((), head, [DONE])
-    assert log().load((), head).records == []
+        run.save_records((), head, [DONE])
+    assert seen(log, (), head).records == []
 
 
 def test_a_namespace_that_was_not_loaded_must_be_new(log):
@@ -178,16 +222,17 @@ def test_ids_ascend_though_the_clock_goes_back(log):
     behind = log(clock=lambda: NOW)
     behind.load()
     second = behind.save((), State(step=1))
+    behind.finish()
     assert first < second
-    assert log().load().checkpoint_id == second
-    assert log().load().created_at == NOW / 1e9
+    assert seen(log).checkpoint_id == second
+    assert seen(log).created_at == NOW / 1e9
 
 
 def test_untracked_keys_are_not_saved(log):
     run = log(untracked=frozenset({"client"}))
     head = run.save((), State(values={"a": 1, "client": object()}))
     run.save_records((), head, [TaskRecord("t", "done", "", ([("client", object())], [], []))])
-    saved = log().load()
+    saved = seen(log)
     assert saved.state.values == {"a": 1}
     assert saved.records[0].content == ([], [], [])
 
@@ -199,7 +244,7 @@ def test_what_was_saved_does_not_change_with_the_state(log):
     run.save_records((), head, [record])
     state.values["a"].append(2)
     record.content.append(2)
-    saved = log().load()
+    saved = seen(log)
     assert saved.state.values == {"a": [1]}
     assert saved.records[0].content == [1]
 
@@ -213,7 +258,7 @@ def notes(error):
 
 def test_an_unknown_checkpoint_is_named(log):
     log("other").save((), State())
-    foreign = log("other").load().checkpoint_id
+    foreign = seen(log, thread_id="other").checkpoint_id
     with pytest.raises(CheckpointNotFoundError, match=rf"thread 't' has no checkpoint '{foreign}'") as caught:
         log(run_id="r").load((), foreign)
     assert (caught.value.thread_id, caught.value.namespace, caught.value.run_id) == ("t", (), "r")
@@ -232,10 +277,9 @@ def test_a_value_that_cannot_be_stored_is_named_with_its_place_and_nothing_is_sa
         run.save_records((), head, [DONE, TaskRecord("a", "answer", "q", [object()])])
     with pytest.raises(SerializationError):
         run.save((), State(step=1), records=[TaskRecord("a", "answer", "q", [object()])])
-    saved = log().load()
+    saved = seen(log)
     assert saved.checkpoint_id == head
     assert saved.records == []
-    run.save((), State(step=1))  # and the run may go on
 
 
 def test_an_overtaken_run_is_told_where(log):
@@ -253,21 +297,21 @@ class Full(InMemorySaver):
 
     full = False
 
-    def _check(self):
+    def _fail_if_full(self):
         if self.full:
             raise OSError("no space left")
 
-    def load(self, *args):
-        self._check()
-        return super().load(*args)
+    def load(self, *args, **options):
+        self._fail_if_full()
+        return super().load(*args, **options)
 
-    def put(self, checkpoint, **kwargs):
-        self._check()
-        super().put(checkpoint, **kwargs)
+    def put(self, *args, **options):
+        self._fail_if_full()
+        super().put(*args, **options)
 
-    def put_records(self, *args):
-        self._check()
-        super().put_records(*args)
+    def put_records(self, *args, **options):
+        self._fail_if_full()
+        super().put_records(*args, **options)
 
 
 def test_a_saver_that_fails_is_told_with_checkpoint_and_thread(log):
@@ -284,16 +328,21 @@ def test_a_saver_that_fails_is_told_with_checkpoint_and_thread(log):
             call()
         assert told in notes(caught.value)
         assert "of thread 't'" in notes(caught.value)
+    run.finish()
     full.full = False
-    again = run.save((), State(step=5))
-    assert log(saver=full).load().parent_id == head
-    assert log(saver=full).load().checkpoint_id == again
+    assert seen(log, saver=full).checkpoint_id == head
+    again = log(saver=full)
+    again.load()
+    second = again.save((), State(step=5))
+    again.finish()
+    assert seen(log, saver=full).parent_id == head
+    assert seen(log, saver=full).checkpoint_id == second
 
 
 def test_nothing_is_saved_after_a_checkpoint_of_another_make(log, saver):
     head = log().save((), State())
-    foreign = replace(saver.load("t").checkpoint, checkpoint_id="zzz", parts=(Part("zzz", b"\x92\x01\x80"),))
-    saver.put(foreign, follows=head)
+    foreign = replace(saver.load("t").checkpoint, checkpoint_id="zzz", seq=2)
+    saver.put(foreign, b"\x92\x01\x80", follows=head)
     run = log()
     assert run.load().checkpoint_id == "zzz"
     with pytest.raises(SaverError, match="'zzz' wasn't made by Juncture"):
@@ -305,7 +354,7 @@ def test_the_log_says_whether_it_may_wait():
     assert not ThreadLog(InMemorySaver(), "t", CODEC).blocking
 
 
-@pytest.mark.parametrize("name", ["load", "save", "save_records"])
+@pytest.mark.parametrize("name", ["load", "save", "save_records", "finish"])
 def test_the_twins_have_the_same_parameters(name):
     sync, twin = getattr(ThreadLog, name), getattr(ThreadLog, "a" + name)
     assert inspect.signature(sync) == inspect.signature(twin)
@@ -313,13 +362,15 @@ def test_the_twins_have_the_same_parameters(name):
 
 def test_what_is_saved_is_encoded_before_anything_is_awaited():
     class Slow(InMemorySaver):
-        async def aput(self, checkpoint, **kwargs):
-            await asyncio.sleep(0)
-            self.put(checkpoint, **kwargs)
+        blocking = True
 
-        async def aput_records(self, *args):
+        async def aput(self, *args, **options):
             await asyncio.sleep(0)
-            self.put_records(*args)
+            self.put(*args, **options)
+
+        async def aput_records(self, *args, **options):
+            await asyncio.sleep(0)
+            self.put_records(*args, **options)
 
     async def run():
         log = ThreadLog(Slow(), "t", CODEC)
