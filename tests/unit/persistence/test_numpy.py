@@ -37,7 +37,6 @@ def back(value):
         np.array([1], dtype="timedelta64[D]"),
         np.array([("a", "2024-01-01", (1, 2))], dtype=RECORD),
         np.zeros(2, dtype=PADDED),
-        np.array([np.datetime64("NaT")]),
         np.array([np.float16(1.5)]),
         np.array([np.longdouble("1.25")]),
         np.array([None, {"a": (1,)}, [2]], dtype=object),
