@@ -137,6 +137,16 @@ def registry():
     return made
 
 
+@st.composite
+def _drawn(draw, strategy):
+    return draw(strategy())
+
+
+def _briefly(strategy):
+    """The same, without all that it is made of in its repr, which hypothesis would write for each example."""
+    return _drawn(lambda: strategy)
+
+
 TEXT = st.text(st.characters(codec=None), max_size=8)  # lone surrogates too
 ZONES = st.one_of(
     st.none(),
@@ -180,8 +190,8 @@ HASHABLE_LEAVES = st.one_of(
     st.integers().map(Number),
     st.integers().map(Money),
 )
-HASHABLE = st.recursive(
-    HASHABLE_LEAVES,
+_HASHABLE = st.recursive(
+    _briefly(HASHABLE_LEAVES),
     lambda inner: st.one_of(
         st.tuples(inner, inner),
         st.tuples(inner),
@@ -191,6 +201,7 @@ HASHABLE = st.recursive(
     ),
     max_leaves=5,
 )
+HASHABLE = _briefly(_HASHABLE)
 _DTYPES = st.one_of(
     numpy_st.boolean_dtypes(),
     numpy_st.integer_dtypes(endianness="?"),
@@ -257,7 +268,6 @@ def _containers(inner):
     )
 
 
-VALUES = st.recursive(
-    st.one_of(HASHABLE, st.binary(max_size=8).map(bytearray), ARRAYS, SCALARS), _containers, max_leaves=12
-)
+_LEAVES = st.one_of(HASHABLE, st.binary(max_size=8).map(bytearray), ARRAYS, SCALARS)
+VALUES = st.recursive(_briefly(_LEAVES), _containers, max_leaves=12)
 """Whatever can be stored."""
