@@ -22,6 +22,8 @@ Graph: TypeAlias = CompiledGraph[Any, Any, Any, Any] | StateGraph[Any, Any, Any,
 
 _BUDGET: Final = 200
 """How many functions are followed from one node; whoever calls more may call anything."""
+_ENDING: Final = frozenset({"interrupt", "request_drain"})
+"""Names of what ends or pauses a run from inside."""
 _OURS: Final = "juncture"
 
 
@@ -72,7 +74,7 @@ def _met(action: Any) -> Iterator[Any]:
 def _named(function: Function) -> Iterator[Any]:
     """What the names in a function's code stand for, attributes of such objects included."""
     names = {name for code in nested(function.code) for name in (*code.co_names, *code.co_freevars)}
-    if "interrupt" in names:  # imported inside the function, or an attribute
+    if not names.isdisjoint(_ENDING):  # imported inside the function, or attributes
         yield interrupt
     objects = [value for name in sorted(names) if (value := function.resolve(name)) is not UNRESOLVED]
     yield from objects

@@ -7,6 +7,7 @@ are left out, so there is no note about what they might do.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from heapq import heappop, heappush
 from itertools import combinations
 
 from juncture.graph.check_calls import may_ask
@@ -95,9 +96,9 @@ def side_by_side(graph: Outline, found: Structure, reader: Reader) -> Iterator[F
         for fan in fans:
             if len(fan) < 2:
                 continue
-            branches = [_steps(graph, found, start, order, looped) for start in fan]
-            yield from _meetings(graph, found, source, branches)
-            yield from _possible_collisions(graph, found, branches, reader)
+            steps = _steps(graph, found, fan, order, looped)
+            yield from _meetings(graph, found, source, steps)
+            yield from _possible_collisions(graph, found, steps, reader)
 
 
 def _together(graph: Outline, source: str, reader: Reader) -> Iterator[list[str]]:
@@ -113,39 +114,45 @@ def _edges(found: Structure) -> dict[str, list[str]]:
     return {name: list(found.next(name)) for name in (START, *found.graph.nodes)}
 
 
+Span = tuple[int, int]
+"""The first and the last step, after a fan-out, in which a node may run."""
+
+
 def _steps(
-    graph: Outline, found: Structure, start: str, order: dict[str, int], looped: dict[str, int]
-) -> dict[str, tuple[int, int]]:
-    """The nodes that a branch may run, with the first and last step in which it may run each; loops count once."""
-    steps = {start: (1, 1)}
-    todo = [start]
+    graph: Outline, found: Structure, fan: list[str], order: dict[str, int], looped: dict[str, int]
+) -> dict[str, dict[int, Span]]:
+    """Where the branches of a fan-out lead until they meet again: node -> branch -> its steps. Loops count once."""
+    steps: dict[str, dict[int, Span]] = {}
+    todo: list[tuple[int, str]] = []
+
+    def enter(name: str, branch: int, span: Span) -> None:
+        if name not in steps:
+            heappush(todo, (order[name], name))
+        spans = steps.setdefault(name, {})
+        first, last = spans.get(branch, span)
+        spans[branch] = min(first, span[0]), max(last, span[1])
+
+    for branch, start in enumerate(fan):
+        enter(start, branch, (1, 1))
     while todo:
-        todo.sort(key=lambda name: -order[name])
-        name = todo.pop()
-        first, last = steps[name]
-        if graph.nodes[name].defer or name in looped:
+        _, name = heappop(todo)
+        if len(steps[name]) > 1 or graph.nodes[name].defer or name in looped:
             continue
+        ((branch, (first, last)),) = steps[name].items()
         for end in (*graph.edges.get(name, ()), *found.ways(name).targets):
-            if end not in graph.nodes or looped.get(end, -1) == looped.get(name):
-                continue
-            if end not in steps:
-                steps[end] = (first + 1, last + 1)
-                todo.append(end)
-            else:
-                steps[end] = (min(first + 1, steps[end][0]), max(last + 1, steps[end][1]))
+            if end in graph.nodes:
+                enter(end, branch, (first + 1, last + 1))
     return steps
 
 
 def _meetings(
-    graph: Outline, found: Structure, source: str, branches: list[dict[str, tuple[int, int]]]
+    graph: Outline, found: Structure, source: str, steps: dict[str, dict[int, Span]]
 ) -> Iterator[Finding]:
-    """The first nodes that several branches lead to in steps that may differ."""
-    met = {name for one, other in combinations(branches, 2) for name in one.keys() & other.keys()}
+    """The nodes where branches meet in steps that may differ."""
     base = names_of([source])
-    for name in sorted(met):
-        spans = {branch[name] for branch in branches if name in branch}
-        before = {p for p in met if p != name and name in found.next(p)}
-        if len(spans) < 2 or before or graph.nodes[name].defer or name in found.depths.unequal:
+    for name, spans in sorted(steps.items()):
+        same = len(set(spans.values())) < 2
+        if len(spans) < 2 or same or graph.nodes[name].defer or name in found.depths.unequal:
             continue
         yield Finding(
             "unequal-branches",
@@ -158,17 +165,14 @@ def _meetings(
 
 
 def _possible_collisions(
-    graph: Outline, found: Structure, branches: list[dict[str, tuple[int, int]]], reader: Reader
+    graph: Outline, found: Structure, steps: dict[str, dict[int, Span]], reader: Reader
 ) -> Iterator[Finding]:
-    tables = graph.tables
-    writers: dict[str, list[tuple[int, str, tuple[int, int]]]] = {}
-    count = {name: sum(name in branch for branch in branches) for branch in branches for name in branch}
-    for index, branch in enumerate(branches):
-        for name, span in branch.items():
-            shown = reader.shown(graph.nodes[name].action) if count[name] == 1 else None
-            for key in shown.writes if shown is not None else ():
-                if is_single(tables, key):
-                    writers.setdefault(key, []).append((index, name, span))
+    writers: dict[str, list[tuple[int, str, Span]]] = {}
+    for name, spans in steps.items():
+        shown = reader.shown(graph.nodes[name].action) if len(spans) == 1 else None
+        for key in shown.writes if shown is not None else ():
+            if is_single(graph.tables, key):
+                writers.setdefault(key, []).extend((branch, name, span) for branch, span in spans.items())
     for key, uses in sorted(writers.items()):
         nodes = {
             name

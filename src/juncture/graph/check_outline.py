@@ -8,6 +8,7 @@ path_map, ``Literal[...]``, ``destinations``) is taken for the truth; code is re
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, get_origin
 
 from juncture.engine.tables import Tables
@@ -94,9 +95,12 @@ class Reader:
 
     def shown(self, action: Any) -> Shown | None:
         """What an action's code shows; None if it can't be read."""
-        known = self._shown.get(id(action))
+        # Functions that differ in nothing that could be read, such as a lambda made anew in a loop, are read once.
+        plain = isinstance(action, FunctionType) and action.__closure__ is None
+        by = id(action.__code__) if plain else id(action)
+        known = self._shown.get(by)
         if known is None:
-            known = self._shown[id(action)] = (action, read(action))
+            known = self._shown[by] = (action, read(action))
         return known[1]
 
     def texts(self, action: Any) -> frozenset[str] | None:

@@ -40,9 +40,12 @@ def _router(graph: Outline, source: str, branch: BranchSpec, reader: Reader) -> 
     place = f"router {branch.name!r} of {at}"
     nodes = () if source == START else (source,)
     texts = reader.texts(branch.path)
-    known = graph.nodes if branch.targets is None else branch.targets
-    if texts is None or (branch.targets is not None and texts <= {*map(str, known), *graph.nodes}):
+    if texts is None:
         return
+    if branch.targets is not None:
+        labels = set(map(str, branch.targets))
+        if all(text in labels or text in graph.nodes or text in graph.tables.keys for text in texts):
+            return
     shown = reader.shown(branch.path)
     if shown is None:
         return

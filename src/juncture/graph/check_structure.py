@@ -312,8 +312,11 @@ def _pauses(found: Structure, name: str) -> bool:
 
 def stuck_joins(found: Structure) -> Iterator[Finding]:
     """Joins with a source that can't arrive, or with sources of which a router takes only one."""
+    if found.everything:
+        return
+    entries: dict[str, set[tuple[str, str]]] | None = None
     for join in found.graph.joins:
-        if join.policy != "all" or found.everything:
+        if join.policy != "all":
             continue
         lost = [source for source in join.sources if source not in found.reached]
         if lost:
@@ -325,38 +328,89 @@ def stuck_joins(found: Structure) -> Iterator[Finding]:
                 "Lead a way there, or take it out of the join",
                 (join.target, *join.sources),
             )
-        elif len([s for s in join.sources if found.depths.at.get(s, (s, 0))[0] != START]) > 1:
-            yield from _exclusive(found, join)
+        elif found.graph.branches:
+            entries = _entries(found) if entries is None else entries
+            yield from _exclusive(found, join, entries)
 
 
-def _exclusive(found: Structure, join: JoinSpec) -> Iterator[Finding]:
-    """Whether the sources depend on different choices of one router."""
+def _entries(found: Structure) -> dict[str, set[tuple[str, str]]]:
+    """Node -> the ways into it: a node before it, and the router that leads on, or nothing for an edge."""
+    graph = found.graph
+    entries: dict[str, set[tuple[str, str]]] = {}
+    for source, ends in graph.edges.items():
+        for end in ends:
+            entries.setdefault(end, set()).add((source, ""))
+    for join in graph.joins:
+        entries.setdefault(join.target, set()).update((source, "") for source in join.sources)
+    for source in (START, *graph.nodes):
+        for end in () if found.plain(source) else found.ways(source).targets:
+            branches = graph.branches.get(source, ())
+            by = [b.name for b in branches if b.targets is None or end in b.targets.values()] or [""]
+            entries.setdefault(end, set()).update((source, name) for name in by)
+    return entries
+
+
+def _choices(entries: dict[str, set[tuple[str, str]]], node: str) -> dict[tuple[str, str], str]:
+    """The choices of routers without which a node isn't reached: router -> what it took. It has one way in, and so on."""
+    taken: dict[tuple[str, str], str] = {}
+    while node != START and len(ways := entries.get(node, ())) == 1:
+        ((before, router),) = ways
+        if router:
+            taken[before, router] = node
+        node = before
+    return taken
+
+
+def _exclusive(
+    found: Structure, join: JoinSpec, entries: dict[str, set[tuple[str, str]]]
+) -> Iterator[Finding]:
+    """Whether two sources depend on different choices of one router."""
+    known = {source: _choices(entries, source) for source in join.sources}
+    for source, taken in known.items():
+        for other, others in known.items():
+            for way in taken.keys() & others.keys():
+                if (
+                    other > source
+                    and taken[way] != others[way]
+                    and (severity := _settled(found, way, entries))
+                ):
+                    at = "START" if way[0] == START else f"node {way[0]!r}"
+                    yield Finding(
+                        "stuck-join",
+                        severity,
+                        f"join {', '.join(map(repr, join.sources))} -> {join.target!r}",
+                        f"it waits for {names_of((source, other))}, of which router {way[1]!r} of {at} only ever takes one",
+                        'Draw plain edges instead of the join, or let it fire with what arrived: join="arrived"',
+                        (join.target, *join.sources),
+                    )
+                    return
+
+
+def _settled(
+    found: Structure, way: tuple[str, str], entries: dict[str, set[tuple[str, str]]]
+) -> Severity | None:
+    """How sure it is that a router takes just one of its targets, once in a run; None if it may take several."""
+    source, name = way
+    branch = next((b for b in found.graph.branches.get(source, ()) if b.name == name), None)
+    if branch is None or choices(branch, found.reader) is None:
+        return None
+    if source != START and source in walk(found, found.next(source)):
+        return None  # it may be asked again
     chosen = [found.ways(name) for name in (START, *found.graph.nodes) if not found.plain(name)]
     if any(ways.anywhere for ways in chosen):
-        return
-    sure = not any(ways.hidden for ways in chosen)
-    for source, branches in found.graph.branches.items():
-        for branch in branches:
-            taken = choices(branch, found.reader)
-            if taken is None or len(taken) < 2:
-                continue
-            after = {target: walk(found, [target]) for target in taken if target != END}
-            if any(source in reach for reach in after.values()):
-                continue  # the router may be asked again
-            without = _without(found, source, branch.name)
-            bound = {
-                s: {t for t, reach in after.items() if s in reach} for s in join.sources if s not in without
-            }
-            if len(bound) > 1 and not set[str].intersection(*bound.values()):
-                at = "START" if source == START else f"node {source!r}"
-                yield Finding(
-                    "stuck-join",
-                    "warning" if sure and _asked_once(found, source) else "note",
-                    f"join {', '.join(map(repr, join.sources))} -> {join.target!r}",
-                    f"it waits for {names_of(bound)}, of which router {branch.name!r} of {at} only ever takes one",
-                    'Draw plain edges instead of the join, or let it fire with what arrived: join="arrived"',
-                    (join.target, *join.sources),
-                )
+        return None
+    sent = {name for ways in chosen for name in ways.sends}
+    return "note" if any(ways.hidden for ways in chosen) or not _once(source, entries, sent) else "warning"
+
+
+def _once(node: str, entries: dict[str, set[tuple[str, str]]], sent: set[str]) -> bool:
+    """Whether one way leads to a node from `START`, so that it runs once."""
+    while node != START:
+        ways = entries.get(node, ())
+        if len(ways) != 1 or node in sent:
+            return False
+        ((node, _),) = ways
+    return True
 
 
 def walk(found: Structure, starts: Iterable[str]) -> set[str]:
@@ -371,33 +425,5 @@ def walk(found: Structure, starts: Iterable[str]) -> set[str]:
     return reach
 
 
-def _without(found: Structure, source: str, branch: str) -> set[str]:
-    """What is reached if a router is never asked."""
-    graph = found.graph
-    queue, reach = [START], {START}
-    while queue:
-        name = queue.pop()
-        to = found.next(name)
-        if name == source:
-            others = [other for other in graph.branches[source] if other.name != branch]
-            kept = {end for o in others for end in (graph.nodes if o.targets is None else o.targets.values())}
-            to = (end for end in (*graph.edges.get(name, ()), *kept) if end in graph.nodes)
-        for end in to:
-            if end not in reach:
-                reach.add(end)
-                queue.append(end)
-    return reach
-
-
-def _asked_once(found: Structure, source: str) -> bool:
-    """Whether a node certainly runs no more than once, so that its router is asked once."""
-    if source == START:
-        return True
-    before = [name for name in found.reached if source in found.next(name)]
-    if len(before) != 1 or source in found.depths.unequal or source in found.ways(before[0]).sends:
-        return False
-    return _asked_once(found, before[0]) if source not in walk(found, list(found.next(source))) else False
-
-
 __all__ = ["Depths", "Structure", "loops", "names_of", "place_of", "structure", "stuck_joins", "unequal",
-           "unreachable", "walk"]  # fmt: skip
+           "unreachable"]  # fmt: skip

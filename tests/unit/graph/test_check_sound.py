@@ -1,11 +1,14 @@
 """The checker on sound graphs: nothing is found, and at most a note where one is named."""
 
 import functools
+import importlib
 import operator
 import random
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from inspect import signature
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -16,6 +19,7 @@ from juncture import (
     END,
     START,
     Command,
+    InMemorySaver,
     IsLastStep,
     MessagesState,
     RemainingSteps,
@@ -635,6 +639,18 @@ def test_nothing_is_found_in_a_sound_graph(name):
 def test_a_nested_graph_that_leaves_for_nodes_that_are_reached():
     make, _ = SOUND["a_nested_graph_that_leaves_to_nodes_with_edges"]
     assert make().compile().invoke({"log": []})["log"]
+
+
+def test_the_examples_are_sound(monkeypatch):
+    folder = Path(__file__).resolve().parents[3] / "examples"
+    monkeypatch.syspath_prepend(str(folder))
+    built = {}
+    for path in sorted(folder.glob("*.py")):
+        build = getattr(importlib.import_module(path.stem), "build", None)
+        if build is not None:
+            built[path.stem] = build(*[InMemorySaver() for p in signature(build).parameters if p == "saver"])
+    assert {"agent", "digest"} <= built.keys()
+    assert {name: graph.check() for name, graph in built.items() if graph.check()} == {}
 
 
 def layered(seed: int) -> StateGraph:
