@@ -1,7 +1,8 @@
 """Checkpoints in a file of SQLite: for one machine, and for any number of its processes.
 
 What the file and its transactions are like is said in `juncture.savers.sqlite_file`, the tables and statements in
-`juncture.savers.sqlite_sql`. Every method is one transaction. The twins run on a thread of the saver's own.
+`juncture.savers.sqlite_sql`. Every method is one transaction, and reads whole what it asks for: a cursor that is left
+half read would hold the connection to what the file was then. The twins run on a thread of the saver's own.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from juncture.savers.base import (
     StoredRecord,
     StoredThread,
     check_next,
+    drops_all,
     head_moved,
     lease_lost,
     needed_parts,
@@ -236,15 +238,16 @@ class SqliteSaver(Saver):
             if head is None:
                 return
             series, head_id, head_seq = head
-            if head_id in checkpoint_ids:
-                raise SaverError(
-                    f"checkpoint {head_id} is the newest of thread {thread_id!r} and can't be dropped; delete the "
-                    "thread instead. Nothing was removed."
-                )
+            dropped = frozenset(checkpoint_ids)
+            ids = (row[0] for row in run(sql.IDS, (series,)).fetchall())
+            if drops_all(thread_id, namespace, ids, dropped, head_id):
+                for statement in sql.DELETE_SERIES:
+                    run(statement, (series,))
+                return
             gone = run(
                 "DELETE FROM checkpoints WHERE series = ? AND checkpoint_id IN (SELECT value FROM json_each(?)) "
                 "RETURNING seq",
-                (series, _as_json(checkpoint_ids)),
+                (series, _as_json(dropped)),
             ).fetchall()
             if not gone:
                 return
@@ -256,8 +259,10 @@ class SqliteSaver(Saver):
     def delete_thread(self, thread_id: str) -> None:
         """Removes everything of a thread. The file keeps the room for what comes."""
         with self._database.writing() as run:
-            for statement in sql.DELETE:
-                run(statement, (thread_id,))
+            for series in run(sql.SERIES, (thread_id,)).fetchall():
+                for statement in sql.DELETE_SERIES:
+                    run(statement, series)
+            run(sql.DELETE_LEASE, (thread_id,))
 
     # ---- leases
 

@@ -121,19 +121,16 @@ DELETE_PARTS = """
         WHERE place BETWEEN json_extract(spans.value, '$[0]') AND json_extract(spans.value, '$[1]')
     )
 """
-OF_THREAD = f"""
-    place IN (
-        SELECT place FROM series CROSS JOIN {{table}}
-        WHERE thread_id = ? AND place BETWEEN series << {SEQ_BITS} AND series << {SEQ_BITS} | {MOST}
-    )
-"""
-DELETE = (
-    "DELETE FROM parts WHERE " + OF_THREAD.format(table="parts"),
-    "DELETE FROM records WHERE " + OF_THREAD.format(table="records"),
-    "DELETE FROM checkpoints WHERE series IN (SELECT series FROM series WHERE thread_id = ?)",
-    "DELETE FROM series WHERE thread_id = ?",
-    "DELETE FROM leases WHERE thread_id = ?",
+IDS = "SELECT checkpoint_id FROM checkpoints WHERE series = ?"
+_PLACES = f"place BETWEEN ?1 << {SEQ_BITS} AND ?1 << {SEQ_BITS} | {MOST}"
+DELETE_SERIES = (
+    f"DELETE FROM parts WHERE {_PLACES}",
+    f"DELETE FROM records WHERE {_PLACES}",
+    "DELETE FROM checkpoints WHERE series = ?",
+    "DELETE FROM series WHERE series = ?",
 )
+SERIES = "SELECT series FROM series WHERE thread_id = ?"
+DELETE_LEASE = "DELETE FROM leases WHERE thread_id = ?"
 LEASE = f"SELECT thread_id, holder, token, until - {NOW} FROM leases WHERE thread_id = ?"
 PUT_LEASE = f"INSERT OR REPLACE INTO leases VALUES (?, ?, ?, {NOW} + ?)"
 RENEW = f"""

@@ -130,6 +130,50 @@ def _the_head_can_not_be_dropped(face: Face) -> None:
 
 
 @_law
+def _a_nested_series_can_be_dropped_as_a_whole(face: Face) -> None:
+    made = face.series(3, namespace="inner")
+    ids = [one.checkpoint_id for one in made]
+    face.put_records("t", "inner", ids[2], [A])
+    face.series(2)
+    face.series(1, namespace="inner|deeper")
+    lease = face.acquire_lease("t", "1", None)
+    refuses(SaverError, lambda: face.drop("t", "inner", ids[1:]), "dropping the head, and not all")
+    refuses(SaverError, lambda: face.drop("t", "inner", [ids[2]]), "dropping the head alone")
+    assert face.ids("t", "inner") == ids[::-1]
+    assert face.loaded("t", "inner").records == (A,)
+    face.drop("t", "inner", [*ids, "never there"])
+    assert face.load("t", "inner") is None
+    assert face.load("t", "inner", ids[0]) is None
+    assert face.history("t", "inner", records=True) == []
+    assert face.parts("t", "inner", ((1, 9),)) == []
+    assert face.namespaces("t") == ["", "inner|deeper"]
+    assert len(face.history("t")) == 2, "the others stay"
+    assert face.leases() == [lease]
+    refuses(
+        HeadMovedError,
+        lambda: face.put_records("t", "inner", ids[2], [B]),
+        "records beside a head that was dropped",
+    )
+    anew = checkpoint(7, seq=1, namespace="inner")
+    face.put(anew, follows=None, lease=lease)
+    found = face.loaded("t", "inner")
+    assert (found.checkpoint, found.parts, found.records) == (anew, (part_of(anew),), ())
+
+
+@_law
+def _a_nested_series_of_one_can_be_dropped_and_a_thread_of_one_can_not(face: Face) -> None:
+    (own,) = face.series(1)
+    (nested,) = face.series(1, namespace="inner")
+    face.drop("t", "inner", [nested.checkpoint_id])
+    assert face.namespaces("t") == [""]
+    refuses(SaverError, lambda: face.drop("t", "", [own.checkpoint_id]), "dropping a thread's own series")
+    assert face.loaded("t").checkpoint == own
+    face.series(1, thread_id="nested only", namespace="inner")
+    face.drop("nested only", "inner", [nested.checkpoint_id])
+    assert face.namespaces("nested only") == []
+
+
+@_law
 def _a_drop_is_about_one_series(face: Face) -> None:
     places = [("t", ""), ("t", "inner"), ("t2", "")]
     for thread_id, namespace in places:
