@@ -48,10 +48,10 @@ class Depths:
     """Plain edges form a loop."""
 
 
-def depths_of(graph: Outline) -> Depths:
-    """Bases and distances, in one pass in topological order."""
-    waiting = Counter(chain.from_iterable(graph.edges.values()))
-    ready = [name for name in (START, *graph.nodes) if name not in waiting]
+def depths_of(graph: Outline, reached: set[str]) -> Depths:
+    """Bases and distances of the nodes that are reached, in one pass in topological order."""
+    waiting = Counter(chain.from_iterable(ends for name, ends in graph.edges.items() if name in reached))
+    ready = [name for name in (START, *graph.nodes) if name in reached and name not in waiting]
     before: dict[str, _Before] = {}
     mixed = {
         name for name, spec in graph.nodes.items() if spec.defer
@@ -80,7 +80,7 @@ def depths_of(graph: Outline) -> Depths:
             waiting[end] -= 1
             if not waiting[end] and end != END:
                 ready.append(end)
-    found.cyclic = len(found.at) <= len(graph.nodes)
+    found.cyclic = len(found.at) < len(reached)
     return found
 
 
@@ -101,7 +101,7 @@ class Structure:
 
     graph: Outline
     reader: Reader
-    depths: Depths
+    depths: Depths = field(default_factory=lambda: Depths({}, {}, cyclic=False))
     reached: set[str] = field(default_factory=set[str])
     everything: bool = False
     """A route is only known when the graph runs, and may lead to any node."""
@@ -133,11 +133,12 @@ class Structure:
 
 def structure(graph: Outline, reader: Reader) -> Structure:
     """What `compile` needs to know: distances, and what can be reached."""
-    found = Structure(graph, reader, depths_of(graph))
+    found = Structure(graph, reader)
     for join in graph.joins:
         for source in join.sources:
             found._joins.setdefault(source, []).append(join)  # pyright: ignore[reportPrivateUsage] - filled here once
     _reach(found, found._joins)  # pyright: ignore[reportPrivateUsage] - as above
+    found.depths = depths_of(graph, found.reached)
     return found
 
 
@@ -240,7 +241,9 @@ def loops(found: Structure) -> Iterator[Finding]:
     caught = _caught(found, sure=False)
     if caught:
         caught = _caught(found, sure=True)
-    for loop in components({name: [e for e in _onward(found, name) if e in caught] for name in caught}):
+    for loop in components(
+        {name: [e for e in _onward(found, name) if e in caught] for name in sorted(caught)}
+    ):
         nodes = sorted(loop)
         if not found.reached.issuperset(nodes):
             continue
