@@ -141,7 +141,7 @@ def _load(loop: Loop) -> Program:
         *pauses_after(request.origin, request.namespace, state),
         *saved.records,
     ]
-    if saved.checkpoint_id != saved.head_id:
+    if saved.head_id not in ("", saved.checkpoint_id):
         yield from _go_back(loop, saved)
     loop.records = saved.records
     return saved

@@ -93,7 +93,7 @@ class Saved:
     created_at: float = 0.0
     """Seconds since the epoch, by the clock of the process that saved it."""
     head_id: str = ""
-    """The newest checkpoint of its namespace when it was read."""
+    """The newest checkpoint of its namespace when it was read; empty where that is this one."""
     head_seq: int = 0
     """The place of that one in the namespace."""
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -6,7 +6,7 @@ it what that raised. `performed` calls the methods themselves, `aperformed` thei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 R = TypeVar("R")
@@ -20,6 +20,8 @@ class Ask(NamedTuple):
     method: str
     args: tuple[Any, ...] = ()
     named: Mapping[str, Any] = _NO_NAMES
+    whole: bool = False
+    """Cancelled, it is waited for all the same: so that its effect can be taken back."""
 
 
 Asking: TypeAlias = Generator[Ask, Any, R]
@@ -31,7 +33,7 @@ def performed(program: Asking[R]) -> R:
     given: Any = None
     while True:
         try:
-            target, method, args, named = go(given)
+            target, method, args, named, _ = go(given)
         except StopIteration as end:
             return end.value
         try:
@@ -46,10 +48,22 @@ async def aperformed(program: Asking[R]) -> R:
     given: Any = None
     while True:
         try:
-            target, method, args, named = go(given)
+            target, method, args, named, whole = go(given)
         except StopIteration as end:
             return end.value
         try:
-            given, go = await getattr(target, "a" + method)(*args, **named), program.send
+            call = getattr(target, "a" + method)(*args, **named)
+            given, go = await (_whole(call) if whole else call), program.send
         except BaseException as error:  # noqa: BLE001 - the program decides
             given, go = error, program.throw
+
+
+async def _whole(call: Coroutine[Any, Any, R]) -> R:
+    import asyncio  # a program without async code never pays for it
+
+    running = asyncio.ensure_future(call)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise

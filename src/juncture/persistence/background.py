@@ -2,7 +2,7 @@
 
 What is saved was turned into bytes before; here it only waits for its turn. The first failure is the last thing that
 happens: whatever was queued behind it is dropped, and everybody who asks is told. One daemon thread a run, begun with
-its first save.
+its first save and ended by `close`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
+from typing import Final
 
 Call = Callable[[], None]
 
-MOST = 64
+MOST: Final = 64
 """How many saves may wait before whoever makes more has to wait."""
 
 
@@ -21,23 +22,37 @@ class Background:
     """One run's queue of saves."""
 
     def __init__(self) -> None:
-        self._queue: SimpleQueue[Call | None] = SimpleQueue()
+        self._queue: SimpleQueue[Call | threading.Event | None] = SimpleQueue()
         self._room = threading.Semaphore(MOST)
+        self._lock = threading.Lock()
         self._worker: threading.Thread | None = None
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         """What failed."""
 
     def add(self, call: Call) -> None:
-        """Has a call made after all that were added before.
+        """Has a call made after all that were added before. Waits while too many do.
 
         Raises:
-            Exception: What an earlier one raised.
+            BaseException: What an earlier one raised. The call isn't made.
         """
         self.check()
-        if self._worker is None:
-            self._worker = threading.Thread(target=self._work, name="juncture-saves", daemon=True)
-            self._worker.start()
         self._room.acquire()
+        self._put(call)
+
+    async def aadd(self, call: Call) -> None:
+        """As `add`, without blocking the event loop."""
+        self.check()
+        if not self._room.acquire(blocking=False):
+            import asyncio  # a program without async code never pays for it
+
+            await asyncio.to_thread(self._room.acquire)
+        self._put(call)
+
+    def _put(self, call: Call) -> None:
+        with self._lock:
+            if self._worker is None:
+                self._worker = threading.Thread(target=self._work, name="juncture-saves", daemon=True)
+                self._worker.start()
         self._queue.put(call)
 
     def check(self) -> None:
@@ -46,15 +61,15 @@ class Background:
             raise self.error
 
     def join(self) -> None:
-        """Waits until everything was saved.
+        """Waits until everything that was added was saved.
 
         Raises:
-            Exception: What one of the calls raised; what was added after it was dropped.
+            BaseException: What one of the calls raised; what was added after it was dropped.
         """
         if self._worker is not None:
-            self._queue.put(None)
-            self._worker.join()
-            self._worker = None
+            reached = threading.Event()
+            self._queue.put(reached)
+            reached.wait()
         self.check()
 
     async def ajoin(self) -> None:
@@ -65,11 +80,18 @@ class Background:
             await asyncio.to_thread(self.join)
         self.check()
 
+    def close(self) -> None:
+        """Ends the thread, once everything was saved. Nothing may be added afterwards."""
+        self._queue.put(None)
+
     def _work(self) -> None:
         while (call := self._queue.get()) is not None:
+            if isinstance(call, threading.Event):
+                call.set()
+                continue
             if self.error is None:
                 try:
                     call()
-                except Exception as error:  # noqa: BLE001 - raised for whoever asks next
+                except BaseException as error:  # noqa: BLE001 - raised for whoever asks next
                     self.error = error
             self._room.release()

@@ -50,6 +50,8 @@ WHOLE, SPLICE, ITEMS, ENTRIES, TEXT, MEMBERS, OBJECT = range(7)
 _SEQUENCES = frozenset((list, tuple))
 _MAPPINGS = frozenset((dict, OrderedDict, Counter, defaultdict))
 _SETS = frozenset((set, frozenset))
+_FOUND_AGAIN = frozenset((str, bytes, int, bool, type(None)))
+_TEXTS = frozenset((str, bytes))
 _UNMISTAKABLE = frozenset((str, bytes, int))
 """Types of which two equal values are the same value."""
 
@@ -68,19 +70,22 @@ class Comparison:
         self._known = known
         self._trusted = trusted
         self.met: Objects = {}
-        """The objects met that are part of the new value and didn't change, with their bytes."""
+        """The objects in the new value that a change doesn't hold as a whole, with their bytes."""
+        self.removed: list[Any] = []
+        """What is no longer in the value, as far as it may be big."""
 
     def change(self, old: Any, new: Any) -> Change:
         """What makes ``new`` of ``old``; `SAME` if nothing does.
 
         Raises:
             SerializationError: An object in ``new`` can't be stored.
+            RecursionError: The values are nested too deep for what is left of Python's stack.
         """
         kind = type(new)
         if old is new and (self._trusted or kind in ATOMS):
             return SAME
         if type(old) is not kind:
-            return [WHOLE, new]
+            return self._whole(old, new)
         if kind in ATOMS:
             return self._atom(old, new)
         if kind in _SEQUENCES:
@@ -91,66 +96,87 @@ class Comparison:
             return self._set(old, new)
         if self._codec.is_object(kind):
             return self._object(old, new)
-        return SAME if self._codec.pack(old) == self._codec.pack(new) else [WHOLE, new]
+        return self._opaque(old, new)
+
+    def _whole(self, old: Any, new: Any) -> Change:
+        if type(old) not in ATOMS or (type(old) in _TEXTS and len(old) > 64):
+            self.removed.append(old)
+        return [WHOLE, new]
 
     def _atom(self, old: Any, new: Any) -> Change:
         if old == new and (type(new) in _UNMISTAKABLE or repr(old) == repr(new)):  # 0.0 and -0.0
             return SAME
         if type(new) is str and len(old) > 32 and new.startswith(old):
             return [TEXT, len(old), new[len(old) :]]
-        if old is new:  # nan
-            return SAME
-        return [WHOLE, new]
+        return self._whole(old, new)
+
+    def _opaque(self, old: Any, new: Any) -> Change:
+        """A value that isn't looked into: its bytes are compared, and those of each object in it with what was saved."""
+        now, objects = self._codec.pack_noting(new)
+        if objects and self._known is not None:
+            for identity, (_, payload) in objects.items():
+                saved = self._known.get(identity)
+                if saved is None or saved[1] != payload:
+                    return self._whole(old, new)
+        if self._codec.pack(old) != now:
+            return self._whole(old, new)
+        self.met.update(objects)
+        return SAME
 
     # ---- lists and tuples
 
     def _sequence(self, old: Any, new: Any) -> Change:
         shared = min(len(old), len(new))
-        identical = self._trusted and all(map(is_, old, new))
-        start = shared if identical else self._alike(old, new, range(shared))
+        if self._trusted and all(map(is_, old, new)):
+            start, first = shared, SAME
+        else:
+            start, first = self._alike(old, new, range(shared))
         if start == len(old) == len(new):
             return SAME
         if start == len(old):
             return [SPLICE, start, start, list(new[start:])]
         if len(old) == len(new):
-            return self._items(old, new, start)
-        tail = self._alike(old, new, range(-1, start - shared - 1, -1))
-        return [SPLICE, start, len(old) - tail, list(new[start : len(new) - tail])]
+            return self._items(old, new, start, first)
+        tail, _ = self._alike(old, new, range(-1, start - shared - 1, -1))
+        end = len(old) - tail
+        self.removed += old[start:end]
+        return [SPLICE, start, end, list(new[start : len(new) - tail])]
 
-    def _alike(self, old: Any, new: Any, places: range) -> int:
-        """How many items, in the order of these places, are the same in both."""
+    def _alike(self, old: Any, new: Any, places: range) -> tuple[int, Change]:
+        """How many items, in the order of these places, are the same in both, and what changed in the next."""
         for count, place in enumerate(places):
-            if self.change(old[place], new[place]):
-                return count
-        return len(places)
+            if change := self.change(old[place], new[place]):
+                return count, change
+        return len(places), SAME
 
-    def _items(self, old: Any, new: Any, start: int) -> Change:
+    def _items(self, old: Any, new: Any, start: int, first: Change) -> Change:
         """Both are as long: which items changed."""
-        changed = [
-            (place, change)
-            for place, (a, b) in enumerate(zip(old[start:], new[start:], strict=True), start)
-            if (change := self.change(a, b))
-        ]
-        first, last = changed[0][0], changed[-1][0]
-        if 2 * len(changed) > last - first and all(change[0] == WHOLE for _, change in changed):
-            return [SPLICE, first, last + 1, list(new[first : last + 1])]
+        later = range(start + 1, len(new))
+        more = [(place, change) for place in later if (change := self.change(old[place], new[place]))]
+        changed = [(start, first), *more]
+        last = changed[-1][0]
+        if 2 * len(changed) > last - start and all(change[0] == WHOLE for _, change in changed):
+            return [SPLICE, start, last + 1, list(new[start : last + 1])]
         return [ITEMS, *(part for pair in changed for part in pair)]
 
     # ---- dicts
 
     def _mapping(self, old: Any, new: Any) -> Change:
         if type(new) is defaultdict and old.default_factory is not new.default_factory:
-            return [WHOLE, new]
+            return self._whole(old, new)
+        if not (all(map(_finds_itself, old)) and all(map(_finds_itself, new))):
+            return self._opaque(old, new)
         gone = [key for key in old if key not in new]
         stay = [key for key in old if key in new]
         keys = iter(new)
         for key, other in zip(stay, keys, strict=False):
             if key is not other and self.change(key, other):
-                return [WHOLE, new]  # in another order, or 1 became True
+                return self._whole(old, new)  # in another order, or 1 became True
         added = list(islice(new, len(stay), None))
         changed = [(key, change) for key in stay if (change := self.change(old[key], new[key]))]
         if not (gone or added or changed):
             return SAME
+        self.removed += [old[key] for key in gone]
         if len(changed) == len(stay) and all(change[0] == WHOLE for _, change in changed):
             return [WHOLE, new]
         changed += [(key, [WHOLE, new[key]]) for key in added]
@@ -160,12 +186,15 @@ class Comparison:
 
     def _set(self, old: Any, new: Any) -> Change:
         kinds = {*map(type, old), *map(type, new)}
-        if len(kinds) <= 1 and kinds <= _UNMISTAKABLE:
-            gone, added = old - new, new - old
-            if not (gone or added):
-                return SAME
-            return [MEMBERS, list(gone), list(added)] if len(gone) + len(added) < len(new) else [WHOLE, new]
-        return SAME if self._codec.pack(old) == self._codec.pack(new) else [WHOLE, new]
+        if len(kinds) > 1 or not kinds <= _UNMISTAKABLE:
+            return self._opaque(old, new)
+        gone, added = old - new, new - old
+        if not (gone or added):
+            return SAME
+        if len(gone) + len(added) >= len(new):
+            return self._whole(old, new)
+        self.removed += gone
+        return [MEMBERS, list(gone), list(added)]
 
     # ---- objects
 
@@ -177,18 +206,27 @@ class Comparison:
             self.met[id(new)] = (new, now)
             return SAME
         if old is new or saved is None or (self._known is not None and codec.object_bytes(old) != saved):
-            return [WHOLE, new]  # what was saved can't be told from the object any more
+            return self._whole(old, new)  # what was saved can't be told from the object any more
         parts = codec.object_parts(new)
         if parts is None or not codec.keeps_name(new, saved):
-            return [WHOLE, new]
+            return self._whole(old, new)
         change = Comparison(codec, None, trusted=False).change(codec.object_parts(old), parts)
-        return [OBJECT, change] if change and change[0] != WHOLE else [WHOLE, new]
+        if not change or change[0] == WHOLE:
+            return self._whole(old, new)
+        self.met[id(new)] = (new, now)
+        return [OBJECT, change]
 
     def _saved_bytes(self, old: Any) -> bytes | None:
         if self._known is None:
             return self._codec.object_bytes(old)
         known = self._known.get(id(old))
         return None if known is None else known[1]
+
+
+def _finds_itself(key: Any) -> bool:
+    """Whether a key that was stored and read is found under the one that it was."""
+    kind = type(key)
+    return kind in _FOUND_AGAIN or (kind is tuple and all(map(_finds_itself, key)))
 
 
 def applied(codec: Codec, old: Any, change: Change, objects: Objects) -> Any:  # noqa: C901 - one arm for every kind
@@ -217,7 +255,7 @@ def applied(codec: Codec, old: Any, change: Change, objects: Objects) -> Any:  #
                 for key in gone:
                     del old[key]
                 for key, inner in _pairs(changes):
-                    old[key] = applied(codec, old.get(key), inner, objects)
+                    old[key] = _under(key, codec, old.get(key), inner, objects)
                 return old
             case [4, int(length), str(text)] if type(old) is str and length == len(old):
                 return old + text
@@ -236,6 +274,16 @@ def applied(codec: Codec, old: Any, change: Change, objects: Objects) -> Any:  #
             raise
         raise SerializationError(f"a stored change doesn't fit the value that it is of: {error!r}") from error
     raise SerializationError("a stored change isn't one, or doesn't fit the value that it is of")
+
+
+def _under(key: Any, codec: Codec, old: Any, change: Change, objects: Objects) -> Any:
+    """As `applied`; an error says the key, the outermost one in the end."""
+    try:
+        return applied(codec, old, change, objects)
+    except SerializationError as error:
+        if type(key) is str:
+            error.key = key
+        raise
 
 
 def _a_list(value: Any) -> list[Any]:

@@ -418,11 +418,12 @@ def _by_key(codec: Codec, payload: bytes, error: SerializationError) -> Serializ
             told.key = key
         case [2, str(name), *inside]:
             told = found._replace(steps=inside).told(f"the checkpoint's {name}")
+        case [1, 0 | 1, 1, str(key), *inside]:
+            told = found._replace(steps=[key, *inside]).told("state")
+            told.key = key
         case [1, 0 | 1, int(place), *inside] if key := places.item_of(payload, [*found.steps[:2], place - 1]):
             told = found._replace(steps=[key, *inside]).told("state")
             told.key = key
-        case [5, int(), 3, *inside]:
-            told = found._replace(steps=inside).told("what is saved about a task")
         case _:
             told = found.told("the checkpoint's values")
     return told

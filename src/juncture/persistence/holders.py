@@ -24,7 +24,7 @@ def this_holder() -> str:
 
 @lru_cache(maxsize=1)
 def _holder(pid: int) -> str:
-    return f"process {pid} on host {socket.gethostname()} (started {_started(pid)}, system {_system()})"
+    return f"process {pid} on host {socket.gethostname()} (started {_started(pid) or 0}, system {_system()})"
 
 
 def is_dead(holder: str) -> bool:
@@ -35,7 +35,14 @@ def is_dead(holder: str) -> bool:
     pid, started, system = int(told[1]), int(told[2]), told[3]
     if system != _system() or system == "unknown":
         return False
-    return _started(pid) != started
+    try:
+        os.kill(pid, 0)  # signal 0 only asks
+    except ProcessLookupError:
+        return True
+    except OSError:
+        pass  # there is one, of another user
+    now = _started(pid)
+    return now is not None and now != started
 
 
 @lru_cache(maxsize=1)
@@ -49,11 +56,11 @@ def _system() -> str:
     return f"{boot}/{space}"
 
 
-def _started(pid: int) -> int:
-    """When a process was started, in ticks since the boot; 0 if there is none, or it ended and only waits to be read."""
+def _started(pid: int) -> int | None:
+    """When a process was started, in ticks since the boot; 0 if it ended and only waits to be read, None if it can't be told."""
     try:
         line = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return 0
+        return None
     state, *fields = line.rpartition(")")[2].split()
     return 0 if state in "ZX" else int(fields[18])

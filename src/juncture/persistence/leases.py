@@ -13,6 +13,7 @@ import os
 import threading
 import time
 import weakref
+from contextlib import suppress
 from time import monotonic
 from typing import Final, Literal, TypeAlias
 
@@ -123,13 +124,17 @@ def acquire(saver: Saver, thread_id: str, on_busy: OnBusy) -> Asking[Held]:
     while True:
         args = (thread_id, this_holder(), token, saver.lease_ttl)
         try:
-            lease: Lease = yield Ask(saver, "acquire_lease", args, {"instead_of": dead})
+            lease: Lease = yield Ask(saver, "acquire_lease", args, {"instead_of": dead}, whole=True)
         except ThreadBusyError as busy:
             if dead != busy.lease.token and is_dead(busy.lease.holder):
                 dead = busy.lease.token
                 continue
             if on_busy == "raise":
                 raise
+        except BaseException:  # cancelled, or the connection was lost: it may have been taken all the same
+            with suppress(Exception):
+                yield Ask(saver, "release_lease", (Lease(thread_id, this_holder(), token, None),))
+            raise
         else:
             return keep(saver, lease)
         yield Ask(_Pause, "sleep", (WAITING,))

@@ -51,6 +51,8 @@ def take(saver: Saver, thread_id: str, codec: Codec) -> Recent | None:
 
 def put(saver: Saver, thread_id: str, recent: Recent) -> None:
     """Puts a thread's newest state back; the longest unused go where there are too many."""
+    if recent.track.size > MOST_BYTES:
+        return
     with _lock:
         shelf = _shelves.get(saver)
         if shelf is None:

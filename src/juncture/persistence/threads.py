@@ -13,7 +13,8 @@ When something is durable
 ``sync``   when `save` returns: before the next step starts.
 ``async``  some time later, in the order of saving, and when `finish` returns; the next step overlaps the save. After
            a failure nothing more is saved, and the next call raises it.
-``exit``   when `finish` returns: the newest state of each namespace that is still needed, and nothing between.
+``exit``   when `finish` returns: the newest state of each namespace that is still needed, and nothing between. It is
+           turned into bytes only then.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from juncture.persistence.format import (
     Body,
     body_of,
     header_bytes,
+    namespace_levels,
     namespace_text,
     read_header,
     record_bytes,
@@ -224,21 +226,33 @@ class ThreadLog:
 
         Raises:
             LeaseLostError: It was lost.
-            SaverError: The run has ended, and something that it left behind goes on.
         """
-        if self._ended:
-            raise SaverError(
-                f"a run of thread {self.thread_id!r} has ended; what it left behind can't save anything"
-            )
         if self._held is None:
             return None
         if self._held.lost:
             raise lease_lost(self._held.lease, "another run, or nobody,")
         return self._held.lease
 
+    def _check_open(self) -> None:
+        """Refuses everything once the run has ended, or couldn't save something.
+
+        Raises:
+            SaverError: Something goes on all the same.
+        """
+        if self._ended:
+            raise SaverError(
+                f"a run of thread {self.thread_id!r} has ended; what it left behind can't save anything"
+            )
+        if self._broken:
+            raise SaverError(
+                f"an earlier save of this run on thread {self.thread_id!r} failed; nothing more is saved. What was saved "
+                "before it stays"
+            )
+
     # ---- load
 
     def _load(self, namespace: Namespace, checkpoint_id: str | None) -> Asking[Saved | None]:
+        self._check_open()
         try:
             if self._background is not None:
                 yield Ask(self._background, "join")
@@ -288,6 +302,7 @@ class ThreadLog:
     def _save(
         self, namespace: Namespace, state: State, source: str, records: Sequence[TaskRecord]
     ) -> Asking[str]:
+        self._check_open()
         point = self._points.get(namespace)
         if point is None:
             point = self._points[namespace] = self._new_point(namespace_text(namespace))
@@ -334,13 +349,16 @@ class ThreadLog:
         if self._background is None:
             yield Ask(self._saver, "put", (stored, payload), named)
         else:
-            self._background.add(partial(self._saver.put, stored, payload, **named))
+            put = partial(self._saver.put, stored, payload, **named)
+            told = ("saving", namespace_levels(point.namespace), checkpoint_id, state.step)
+            yield Ask(self._background, "add", (partial(self._later, put, *told),))
         point.head = point.base = checkpoint_id
         point.seq = seq
 
     def _save_records(
         self, namespace: Namespace, checkpoint_id: str, records: Sequence[TaskRecord]
     ) -> Asking[None]:
+        self._check_open()
         point = self._points.get(namespace)
         if self._durability == "exit" and point is not None:
             if point.held is None:
@@ -353,13 +371,23 @@ class ThreadLog:
             if self._background is None:
                 yield Ask(self._saver, "put_records", args, {"lease": self._lease})
             else:
-                self._background.add(partial(self._saver.put_records, *args, lease=self._lease))
+                put = partial(self._saver.put_records, *args, lease=self._lease)
+                told = ("saving records beside", namespace, checkpoint_id)
+                yield Ask(self._background, "add", (partial(self._later, put, *told),))
         except BaseException as error:
             self._not_saved(error, "saving records beside", namespace, checkpoint_id)
             raise
 
     def _encoded(self, records: Sequence[TaskRecord]) -> list[StoredRecord]:
         return [record_bytes(self._codec, record, self._untracked) for record in records]
+
+    def _later(self, call: Callable[[], None], *told: Any) -> None:
+        """A save in the background; what it raises says which one it was."""
+        try:
+            call()
+        except Exception as error:
+            self._note(error, *told)
+            raise
 
     # ---- with ``exit``
 
@@ -410,7 +438,7 @@ class ThreadLog:
             if self._durability == "exit" and not self._broken:
                 yield from self._save_held_back()
             root = self._points.get(())
-            if root is not None and root.head is not None and not self._broken and root.track.can_be_kept:
+            if root is not None and root.head is not None and self._is_kept(root):
                 recent.put(self._saver, self.thread_id, recent.Recent(root.head, self._codec, root.track))
         finally:
             self._ended = True
@@ -419,12 +447,19 @@ class ThreadLog:
             if held is not None:
                 yield from leases.release(self._saver, held)
 
+    def _is_kept(self, root: _Point) -> bool:
+        """Whether what is known of the thread is its newest state."""
+        return root.head == root.base and root.track.can_be_kept and not self._broken
+
     def _join(self) -> Asking[None]:
         try:
             yield Ask(self._background, "join")
         except BaseException as error:
             self._not_saved(error, "saving in the background", (), None)
             raise
+        finally:
+            if self._background is not None:
+                self._background.close()
 
     # ---- errors
 
@@ -437,7 +472,10 @@ class ThreadLog:
         step: int | None = None,
     ) -> None:
         self._broken = True
-        if isinstance(error, Exception):
+        later = (
+            self._background is not None and self._background.error is error
+        )  # it was noted where it failed
+        if isinstance(error, Exception) and not later:
             self._note(error, doing, namespace, checkpoint_id, step)
 
     def _note(

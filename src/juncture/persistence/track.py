@@ -104,22 +104,33 @@ class Track:
         Raises:
             SerializationError: A value can't be stored. Says which; nothing changed.
         """
-        values, cells, written = kept = kept_of(state, self._untracked)
+        kept = kept_of(state, self._untracked)
         more = more_of(state, self._untracked)
         self._rests = bool(more)
         try:
-            if not self.builds_on:
-                return self._whole(kept, more, seq)
-            change, found = self._change(kept)
-            payload, noted = self._codec.pack_noting([VERSION, change, more] if more else [VERSION, change])
-            weight = self.weight + len(payload) + PART_COST
-            if weight > 2 * self.size + SLACK:
-                whole, objects = self._codec.pack_noting(whole_body(kept, more))
-                self.size = len(whole)
-                if weight > 2 * self.size + SLACK:
-                    return self._begun(kept, objects, whole, seq)
+            return self._changed(kept, more, seq) or self._whole(kept, more, seq)
         except SerializationError as error:
             refuse(self._codec, state, self._untracked, error)
+
+    def _changed(
+        self, kept: tuple[dict[str, Any], dict[str, Any], list[Any]], more: dict[str, Any], seq: int
+    ) -> tuple[bytes, Spans] | None:
+        """The part as a change to what was saved last; None where it has to be whole."""
+        if not self.builds_on:
+            return None
+        values, cells, written = kept
+        try:
+            change, found = self._change(kept)
+            payload, noted = self._codec.pack_noting([VERSION, change, more] if more else [VERSION, change])
+        except SerializationError:
+            return None  # a change is nested deeper than the value; if it isn't that, the whole is refused as well
+        weight = self.weight + len(payload) + PART_COST
+        size = max(0, self.size + len(payload) - self._removed(found))
+        if weight > 2 * size + SLACK:
+            size = len(self._codec.pack(whole_body(kept, more)))
+            if weight > 2 * size + SLACK:
+                return None
+        self.size = size
         self._objects = {**found.met, **noted} if noted or found.met else {}
         self._loose = found.loose
         if noted:
@@ -127,6 +138,13 @@ class Track:
         self._keep(values, cells, written, {key for key, _ in found.changed})
         builds_on, self.builds_on, self.weight = self.builds_on, extended(self.builds_on, seq), weight
         return payload, builds_on
+
+    def _removed(self, found: _Found) -> int:
+        """How many bytes are no longer in the state; they were written once, so counting them costs no more than that."""
+        try:
+            return sum(len(self._codec.pack(value)) for value in found.removed)
+        except SerializationError:
+            return self.size  # it can't be told: let the whole be made, and measured
 
     def _whole(
         self, kept: tuple[dict[str, Any], dict[str, Any], list[Any]], more: dict[str, Any], seq: int
@@ -209,7 +227,11 @@ class Track:
     def _one(self, key: str, old: Any, new: Any, found: _Found) -> Change:
         trusted = key not in self._loose and not self._exposed
         comparison = Comparison(self._codec, self._objects, trusted=trusted)
-        change = comparison.change(old, new)
+        try:
+            change = comparison.change(old, new)
+        except RecursionError:  # it may be stored all the same: a comparison needs more of the stack
+            comparison, change = Comparison(self._codec, self._objects, trusted=trusted), [WHOLE, new]
+        found.removed += comparison.removed
         if comparison.met:
             found.met.update(comparison.met)
             found.loose.add(key)
@@ -221,9 +243,11 @@ class Track:
 class _Found:
     """What a comparison of two states came upon."""
 
-    __slots__ = ("changed", "loose", "met")
+    __slots__ = ("changed", "loose", "met", "removed")
 
     def __init__(self) -> None:
+        self.removed: list[Any] = []
+        """What is no longer in the state, as far as it may be big."""
         self.met: Objects = {}
         """Objects that didn't change."""
         self.loose: set[str] = set()
