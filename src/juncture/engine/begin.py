@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from juncture.engine.commit import apply, merge
+from juncture.engine.commit import apply, log_own, merge
 from juncture.engine.edit import edit
 from juncture.engine.effects import Done, Failed, Load, Outcome, Program, Run, Save, SaveWrites, Warn
 from juncture.engine.interrupts import listed, match, open_questions, pauses_after
@@ -83,6 +83,7 @@ class Request:
 
     def __post_init__(self) -> None:
         modes = self.modes
+        self.origin = self.origin or self.thread_id or ""
         self.shows_values = "values" in modes
         self.shows_updates = "updates" in modes
         self.shows_tasks = "tasks" in modes or "debug" in modes
@@ -141,13 +142,18 @@ def _load(loop: Loop) -> Program:
         *pauses_after(request.origin, request.namespace, state),
         *saved.records,
     ]
-    if saved.head_id not in ("", saved.checkpoint_id):
-        yield from _go_back(loop, saved)
+    if _is_old(saved):
+        _go_back(loop, saved)
     loop.records = saved.records
     return saved
 
 
-def _go_back(loop: Loop, saved: Saved) -> Program:
+def _is_old(saved: Saved) -> bool:
+    """Whether it isn't the newest checkpoint of its namespace."""
+    return saved.head_id not in ("", saved.checkpoint_id)
+
+
+def _go_back(loop: Loop, saved: Saved) -> None:
     """Takes up an older checkpoint: it is run again from exactly there, without what was answered or done later."""
     request, state = loop.request, saved.state
     branch = f"{saved.head_seq}"
@@ -161,11 +167,12 @@ def _go_back(loop: Loop, saved: Saved) -> Program:
         saved.records = _unanswered(saved.records)
         state.branch = f"{state.branch.partition('>')[0]}>{branch}"
     else:
-        saved.records, state.branch = [], branch
-        state.paused_after = ()
-    state.carried = tuple(record for record in saved.records if record.kind != "paused" or record.task_id)
-    if request.kind in ("continue", "command"):
-        loop.head = yield Save(state, "fork", [])
+        passed = request.kind == "continue"  # going on passes the pause before a node that was made here
+        saved.records = [
+            r for r in saved.records if passed and r.kind == "paused" and r.content.when == "before"
+        ]
+        state.branch, state.paused_after = branch, ()
+    state.carried = tuple(r for r in saved.records if r.kind != "paused" or r.content.when == "before")
 
 
 def _unanswered(records: Sequence[TaskRecord]) -> list[TaskRecord]:
@@ -181,7 +188,7 @@ def _unanswered(records: Sequence[TaskRecord]) -> list[TaskRecord]:
     return [record for record in kept if record.kind != "done" or record.task_id not in asked]
 
 
-def _take_input(loop: Loop, saved: Saved | None) -> Program:
+def _take_input(loop: Loop, saved: Saved | None) -> Program:  # noqa: C901 - a sequence, like the loop's
     """Merges the input and saves it; returns whether it shows in ``values``."""
     state, request, tables = loop.state, loop.request, loop.tables
     if saved is not None:
@@ -210,8 +217,11 @@ def _take_input(loop: Loop, saved: Saved | None) -> Program:
             if request.returns:
                 log_own(state, request.shared_keys, done.writes)
     advance(tables, state, [done])
-    state.ran, state.owner = (START,), request.owner
+    if request.owner:
+        state.owner = request.owner
+        state.branch = request.owner.rpartition(":")[2].partition("~")[2]
     if request.saving:
+        state.ran = (START,)
         loop.head = yield Save(state, "input", [])
     return tables.strict or loop.shows(changes)
 
@@ -254,6 +264,8 @@ def _go_on(loop: Loop, saved: Saved | None) -> Program:
         raise NothingToResumeError(
             f"there is nothing to go on with: thread {request.thread_id!r} has finished. Give an input"
         )
+    if _is_old(saved):
+        loop.head = yield Save(state, "fork", [])
     questions = open_questions(saved.records)
     answers = {q.id: request.answers[q.id] for q in questions if q.id in request.answers}
     new = _answer_records(loop, answers | _passed(loop, questions))
@@ -276,6 +288,8 @@ def _take_command(loop: Loop, saved: Saved | None) -> Program:
         strict = loop.tables.strict
         answers = match(request.resume, questions, strict=strict) if questions or strict else {}
         request.answers.update(answers)
+        if saved is not None and _is_old(saved) and not updates:
+            loop.head = yield Save(state, "fork", [])
         new = _answer_records(loop, _passed(loop, questions) | answers)
         if new and not updates:
             yield SaveWrites(new)
@@ -304,16 +318,6 @@ def _answer_records(loop: Loop, answers: dict[str, Any]) -> list[TaskRecord]:
     return new
 
 
-def log_own(state: State, shared: frozenset[str], writes: Sequence[tuple[str, Any]]) -> None:
-    """Remembers a nested graph's own writes for its parent."""
-    written = tuple((name, value) for name, value in writes if name in shared)
-    if written:
-        state.written += written
-    touched = {name for name, _ in writes if name not in shared}
-    if not touched.issubset(state.touched):
-        state.touched = tuple(sorted(touched.union(state.touched)))
-
-
 def check_known(tables: Tables, state: State, thread_id: str | None) -> None:
     """Refuses a state that leads to what the graph no longer has.
 
@@ -336,4 +340,4 @@ def check_known(tables: Tables, state: State, thread_id: str | None) -> None:
             )
 
 
-__all__ = ["Interrupt", "Request", "State", "begin", "check_known", "log_own"]
+__all__ = ["Interrupt", "Request", "State", "begin", "check_known"]

@@ -266,3 +266,13 @@ def view(
     if changes.removes:
         _drop(values, changes.values)
     return values, changes
+
+
+def log_own(state: State, shared: frozenset[str], writes: Sequence[tuple[str, Any]]) -> None:
+    """Remembers a nested graph's own writes for its parent."""
+    written = tuple((name, value) for name, value in writes if name in shared)
+    if written:
+        state.written += written
+    touched = {name for name, _ in writes if name not in shared}
+    if not touched.issubset(state.touched):
+        state.touched = tuple(sorted(touched.union(state.touched)))

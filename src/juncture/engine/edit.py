@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from juncture.engine.commit import apply, merge
+from juncture.engine.commit import apply, log_own, merge
 from juncture.engine.effects import Done, Failed, Outcome, Program, Run, Save, Warn
 from juncture.engine.plan import advance, plan
 from juncture.engine.returns import Reader, Returned
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 INPUT: Final = "__input__"
 COPY: Final = "__copy__"
+MEMORY: Final = "__memory__"
+"""Not for users: the values say where nested graphs with a memory of their own stand, after one of them was edited."""
 _ENTRIES: Final = frozenset((START, INPUT))
 
 
@@ -43,6 +45,11 @@ def edit(loop: Loop, supersteps: Sequence[Sequence[StateUpdate]]) -> Program:
     for updates in supersteps:
         if len(updates) == 1 and updates[0].as_node == COPY:
             source = "fork"
+            _keep_all(loop)
+        elif len(updates) == 1 and updates[0].as_node == MEMORY:
+            source = "update"
+            loop.state.memory = {**loop.state.memory, **updates[0].values}
+            _keep_all(loop)
         elif len(updates) == 1 and updates[0].as_node == END and updates[0].values is None:
             source = "update"
             _clear(loop)
@@ -63,6 +70,7 @@ def _superstep(loop: Loop, updates: Sequence[StateUpdate]) -> Program:
     if tables.check_model is not None:
         loop.check_model(tables.check_model, changes, ended)
     apply(state, changes)
+    _log(loop, ended)
     for place, done in enumerate(ended):
         if done.task.node.routers:
             ended[place] = yield from _routed(loop, done)
@@ -136,8 +144,23 @@ def _routed(loop: Loop, done: Done) -> Program:
         yield Warn(text)
     if outcome.writes:
         apply(loop.state, merge(loop.tables, loop.state, [(done.task.node.name, outcome.writes)]))
+        _log(loop, [outcome])
     outcome.targets, outcome.sends = (*done.targets, *outcome.targets), (*done.sends, *outcome.sends)
     return outcome
+
+
+def _log(loop: Loop, ended: Sequence[Done]) -> None:
+    """What is written inside a nested graph reaches its parent, when that goes on."""
+    if loop.request.returns:
+        for done in ended:
+            log_own(loop.state, loop.request.shared_keys, done.writes)
+
+
+def _keep_all(loop: Loop) -> None:
+    """Carries along everything that was saved about the tasks that are due: nothing of it changes."""
+    loop.state.carried = tuple(
+        record for record in loop.records if record.kind != "paused" or record.content.when == "before"
+    )
 
 
 def _carry(loop: Loop, old: tuple[str, ...]) -> Program:

@@ -20,8 +20,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from juncture.engine import streaming
-from juncture.engine.begin import Request, begin, log_own
-from juncture.engine.commit import Changes, apply, finish, merge, remember, restore
+from juncture.engine.begin import Request, begin
+from juncture.engine.commit import Changes, apply, finish, log_own, merge, remember, restore
 from juncture.engine.effects import (
     Called,
     Cancel,
@@ -415,8 +415,8 @@ class Loop:
             stops = []  # the run ends here anyway
         state.paused_after = tuple([stop.node or "" for stop in stops])
         state.carried = ()
-        state.ran = self.last_nodes
         if request.saving:
+            state.ran = self.last_nodes
             records, self.unsaved = self.unsaved, []
             try:
                 self.head = yield Save(state, "loop", records)

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequen
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from juncture.engine.edit import MEMORY
 from juncture.engine.tables import Tables
 from juncture.errors import ConfigError, ThreadBusyError
 from juncture.graph.operations import History, ThreadPrograms, Where, place_of
@@ -21,6 +22,7 @@ from juncture.savers.base import Saver
 from juncture.types import RunResult, StateDiff, StateSnapshot, StateUpdate, ThreadSnapshot
 
 if TYPE_CHECKING:
+    from juncture.drivers.base import Driver
     from juncture.graph.calls import Call
     from juncture.graph.compiled import CompiledGraph
     from juncture.persistence.codec import Codec
@@ -75,7 +77,7 @@ class ThreadAccess:
         self,
         config: Where,
         *,
-        filter: Mapping[str, Any] | None = None,  # noqa: A002 - LangGraph's name
+        filter: Mapping[str, Any] | None = None,  # noqa: A002 - the name that users of LangGraph know
         before: Where | None = None,
         limit: int | None = None,
         values: bool = True,
@@ -97,7 +99,7 @@ class ThreadAccess:
         self,
         config: Where,
         *,
-        filter: Mapping[str, Any] | None = None,  # noqa: A002 - LangGraph's name
+        filter: Mapping[str, Any] | None = None,  # noqa: A002 - the name that users of LangGraph know
         before: Where | None = None,
         limit: int | None = None,
         values: bool = True,
@@ -177,6 +179,8 @@ class ThreadAccess:
             call.explain(error, driver)
             raise
         performed(self._threads.tell_parents(call.thread_id or "", call.namespace))
+        if (around := _remembered(call, driver)) is not None:
+            self.bulk_update_state(*around)
         return config_of(call.thread_id or "", call.namespace, driver.root.loop.head)
 
     async def abulk_update_state(
@@ -191,6 +195,8 @@ class ThreadAccess:
             call.explain(error, driver)
             raise
         await aperformed(self._threads.tell_parents(call.thread_id or "", call.namespace))
+        if (around := _remembered(call, driver)) is not None:
+            await self.abulk_update_state(*around)
         return config_of(call.thread_id or "", call.namespace, driver.root.loop.head)
 
     # ---- looking after threads
@@ -290,7 +296,7 @@ class ThreadAccess:
                 found.append(RecoveredThread(lease.thread_id, result, None))
             except ThreadBusyError:
                 continue  # somebody else was faster
-            except Exception as error:  # noqa: BLE001 - reported
+            except Exception as error:  # noqa: BLE001 - it is reported
                 found.append(RecoveredThread(lease.thread_id, None, error))
         return found
 
@@ -308,7 +314,7 @@ class ThreadAccess:
                 found.append(RecoveredThread(lease.thread_id, result, None))
             except ThreadBusyError:
                 continue  # somebody else was faster
-            except Exception as error:  # noqa: BLE001 - reported
+            except Exception as error:  # noqa: BLE001 - it is reported
                 found.append(RecoveredThread(lease.thread_id, None, error))
         return found
 
@@ -341,6 +347,14 @@ class ThreadAccess:
         given = {"configurable": {"thread_id": config}} if isinstance(config, str) else config
         edits = [[StateUpdate(*update) for update in updates] for updates in supersteps]
         return Call(self._itself, None, given, durability="sync", supersteps=edits, namespace=place.namespace)
+
+
+def _remembered(call: Call, driver: Driver) -> tuple[dict[str, Any], list[list[StateUpdate]]] | None:
+    """After an edit of a nested graph with a memory of its own: the edit by which the graph around it learns of it."""
+    if not call.tables.remembers or not call.namespace or call.node is None:
+        return None
+    around = config_of(call.thread_id or "", call.namespace[:-1], None)
+    return around, [[StateUpdate({call.node.name: driver.root.loop.head}, MEMORY)]]
 
 
 def subgraphs_of(

@@ -20,10 +20,11 @@ from juncture.engine.begin import Request
 from juncture.engine.effects import Ending
 from juncture.engine.returns import Reader, Returned
 from juncture.engine.streaming import values_payload
+from juncture.engine.tables import Tables
 from juncture.engine.values import admitted
 from juncture.errors import ConfigError, EmptyInputError, InvalidUpdateError, ParentCommand, Pause
 from juncture.graph.config import read_config, read_modes
-from juncture.graph.operations import nested_tables
+from juncture.graph.operations import nested_node
 from juncture.graph.validate import check_interrupts
 from juncture.persistence.threads import Durability, OnBusy, ThreadLog
 from juncture.types import (
@@ -133,7 +134,11 @@ class Call:
         self.supersteps = supersteps
         self.owner = ""
         """Called inside a node, and with a memory of its own: the call that it runs for."""
-        self.tables = nested_tables(graph.tables, namespace)
+        self.node = nested_node(graph.tables, namespace)
+        """The node whose nested graph is edited."""
+        self.tables: Tables = (
+            graph.tables if self.node is None or self.node.graph is None else self.node.graph
+        )
         if self.options.checkpoint_ns and supersteps is None:
             raise ConfigError(
                 f"the config names a nested graph ({self.options.checkpoint_ns!r}), and runs begin with the graph that is "
@@ -295,6 +300,8 @@ class Call:
             namespace=self.namespace,
             modes=shared.modes,
             supersteps=supersteps,
+            shared_keys=frozenset() if self.node is None else self.node.shared_keys,
+            returns=self.node is not None,
         )
 
     def _origin(self) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from juncture.engine.interrupts import open_questions
 from juncture.engine.plan import unfinished
 from juncture.engine.state import Saved, TaskRecord
-from juncture.engine.tables import Tables
+from juncture.engine.tables import GRAPH, Node, Tables
 from juncture.errors import ConfigError, ThreadBusyError
 from juncture.graph.config import read_config
 from juncture.graph.snapshots import (
@@ -152,7 +152,7 @@ class ThreadPrograms:
                 saved = yield from self._known(around)
                 closed = [
                     TaskRecord(record.task_id, "answer", record.name, None)
-                    for record in saved.records
+                    for record in all_records(saved, thread_id, around.namespace)
                     if record.kind == "question"
                     and record.content.namespace[: len(namespace)] == namespace
                     and record.name not in still
@@ -274,15 +274,26 @@ def nested_tables(tables: Tables, namespace: tuple[str, ...]) -> Tables:
     Raises:
         ConfigError: There is none.
     """
+    node = nested_node(tables, namespace)
+    return tables if node is None or node.graph is None else node.graph
+
+
+def nested_node(tables: Tables, namespace: tuple[str, ...]) -> Node | None:
+    """The node that the nested graph of a namespace is; None for the graph that is called.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    node: Node | None = None
     for level in namespace:
         name = level if level in tables.nodes else level.rpartition(":")[0]
-        below = is_graph(tables, name)
-        if below is None:
+        node = tables.nodes.get(name)
+        if node is None or node.kind != GRAPH or node.graph is None:
             raise ConfigError(
                 f"Subgraph {name} not found: the namespace {namespace_text(namespace)!r} names no nested graph of this one"
             )
-        tables = below
-    return tables
+        tables = node.graph
+    return node
 
 
 def _matching(wanted: Mapping[str, Any] | None) -> Matches:
