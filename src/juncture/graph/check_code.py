@@ -32,6 +32,8 @@ class Shown:
 
     reads: dict[str, bool] = field(default_factory=dict[str, bool])
     """Key -> whether the function fails without it."""
+    attributes: set[str] = field(default_factory=set[str])
+    """Attributes of the input that it reads: keys, if its input is an object of a schema's class."""
     reads_rest: bool = False
     """It may read any key of its input."""
     writes: dict[str, bool] = field(default_factory=dict[str, bool])
@@ -43,7 +45,9 @@ class Shown:
     sends: set[str] = field(default_factory=set[str])
     """Nodes that it sends to."""
     gotos: bool = False
-    """A returned command has a goto, or a `Send` is returned."""
+    """A returned command has a goto, which may be empty, or a `Send` is returned."""
+    surely: bool = False
+    """One of those gotos certainly names something, or a `Send` is returned."""
     anywhere: bool = False
     """It leads to what is only known when it runs."""
     several: bool = False
@@ -336,7 +340,7 @@ class _Reading:
             self._command(call, keys)
         elif called is Send and (call.args or any(k.arg == "node" for k in call.keywords)):
             node = call.args[0] if call.args else next(k.value for k in call.keywords if k.arg == "node")
-            self.shown.gotos = self.shown.several = True
+            self.shown.gotos = self.shown.surely = self.shown.several = True
             self._send(node)
         else:
             self._opaque()
@@ -398,6 +402,7 @@ class _Reading:
             self.shown.gotos = True
             if leaf is not None and (name := self._constant(leaf)) is not None:
                 self.shown.targets.add(name)
+                self.shown.surely = True
             elif isinstance(leaf, ast.Call) and self._called(leaf) is Send:
                 self._call(leaf, {})
             else:
@@ -439,8 +444,10 @@ class _Reading:
                 if isinstance(call, ast.Call) and call.func is parent:
                     text = self._constant(call.args[0]) if call.args and attribute in _SOFT else None
                     return None if text is None else (text, False)
-                plain = isinstance(parent.ctx, ast.Load) and not hasattr(dict, attribute)
-                return (attribute, False) if plain else None
+                if isinstance(parent.ctx, ast.Load):
+                    self.shown.attributes.add(attribute)
+                    return "", False
+                return None
             case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()]):
                 text = self._constant(left)
                 return None if text is None else (text, False)

@@ -19,7 +19,7 @@ from juncture.graph.check_outline import Outline, Reader
 from juncture.graph.check_routes import near
 from juncture.graph.check_structure import Structure, names_of
 from juncture.graph.compiled import CompiledGraph
-from juncture.graph.schema import Schema, schema_from_callable
+from juncture.graph.schema import Schema, asks_for_overall_state, schema_from_callable
 from juncture.types import MISSING, START
 
 
@@ -82,14 +82,22 @@ def unknown_keys(graph: Outline, found: Structure, reader: Reader) -> Iterator[F
             continue
         if user.is_node and graph.strict:
             yield from _written_unknown(tables, user, shown)
-        if schema is None or schema.kind != "typed_dict" or not (user.is_node or graph.strict):
-            continue
-        missing = sorted(key for key in shown.reads if key not in schema.fields)
+        missing = _missing(tables, user, schema, shown) if user.is_node or graph.strict else []
         if missing and odd is None:
             odd = sent(found)
         for key in missing:
             if not user.is_node or (odd is not None and user.node not in odd):
-                yield _read_unknown(tables, schema, user, key, needed=shown.reads[key])
+                yield _read_unknown(tables, user, key, needed=shown.reads[key])
+
+
+def _missing(tables: Tables, user: _User, schema: Schema | None, shown: Shown) -> list[str]:
+    """The keys that somebody reads and isn't handed."""
+    if schema is None or schema.kind != "typed_dict":
+        return []
+    known = set(schema.fields)
+    if asks_for_overall_state(user.action):
+        known |= tables.keys.keys()  # it is shown every key
+    return sorted(shown.reads.keys() - known)
 
 
 def sent(found: Structure) -> set[str]:
@@ -117,7 +125,7 @@ def _written_unknown(tables: Tables, user: _User, shown: Shown) -> Iterator[Find
         )
 
 
-def _read_unknown(tables: Tables, schema: Schema, user: _User, key: str, *, needed: bool) -> Finding:
+def _read_unknown(tables: Tables, user: _User, key: str, *, needed: bool) -> Finding:
     there = key in tables.keys
     return Finding(
         "unknown-key",
@@ -126,7 +134,7 @@ def _read_unknown(tables: Tables, schema: Schema, user: _User, key: str, *, need
         f"it reads {key!r}, which {'its input' if there else 'the state'} doesn't have",
         "Add it to the input schema of the node"
         if there
-        else near(key, schema.fields, "Declare it in the state"),
+        else near(key, tables.keys, "Declare it in the state"),
         user.nodes,
         key,
     )
@@ -190,12 +198,16 @@ def _read_by(graph: Outline, user: _User, reader: Reader) -> tuple[set[str], set
     tables = graph.tables
     if user.graph is not None:
         return set(), set(tables.keys if user.graph.input_keys is None else user.graph.input_keys)
-    shown = reader.shown(user.action)
+    shown, schema = reader.shown(user.action), _schema(graph, user)
+    keys = set[str](shown.reads if shown is not None else ())
+    objects = schema is not None and schema.kind not in ("open", "typed_dict")
     if shown is not None and not shown.reads_rest:
-        return set(shown.reads), set()
-    schema = _schema(graph, user)
-    rest = set[str](tables.keys if schema is None or schema.kind == "open" else schema.fields)
-    return set(shown.reads if shown is not None else ()), rest
+        if objects and schema is not None and shown.attributes <= schema.fields.keys():
+            return keys | shown.attributes, set()
+        if not shown.attributes:
+            return keys, set()
+    narrow = schema is not None and schema.kind != "open" and not asks_for_overall_state(user.action)
+    return keys, set[str](schema.fields if narrow and schema is not None else tables.keys)
 
 
 def _written_by(tables: Tables, user: _User, reader: Reader) -> set[str] | None:

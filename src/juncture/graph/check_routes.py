@@ -76,7 +76,7 @@ def _commands(graph: Outline, spec: NodeSpec, reader: Reader) -> Iterator[Findin
     if graph.routes(spec.name):
         yield Finding(
             "mixed-routing",
-            "warning" if graph.strict else "note",
+            "warning" if graph.strict and shown.surely else "note",
             place,
             "its code returns a Command(goto=…) or a Send, and edges lead out of it, so two ways would route at once"
             + ("" if graph.strict else "; both are followed"),

@@ -231,6 +231,11 @@ def a_send_beside_a_conditional_edge():
     return built.add_conditional_edges("a", lambda s: END, ["b", END])
 
 
+@faulty((N, "mixed-routing", "node 'a'"))
+def a_goto_beside_an_edge_that_may_be_empty():
+    return graph("b", (START, "a"), ("a", "b")).add_node("a", lambda s: Command(goto=s["log"]))
+
+
 @faulty((E, "mixed-routing", "node 'a'"))
 def destinations_beside_an_edge():
     return graph("b", (START, "a"), ("a", "b")).add_node("a", say, destinations=("b",))
@@ -455,7 +460,11 @@ def test_compile_refuses_errors_and_warns_of_what_is_certain(name):
     assert compiled.check() == built.check()
     for severity, code, place in expected:
         if severity == W and "sub" not in place:
-            assert [w for w in warned if f"graph 'mine': {place}: " in str(w) and f"by its code, {code!r}" in str(w)]
+            assert [
+                w
+                for w in warned
+                if f"graph 'mine': {place}: " in str(w) and f"by its code, {code!r}" in str(w)
+            ]
 
 
 def test_every_code_is_shown_by_a_graph():

@@ -22,6 +22,7 @@ from juncture import (
     InMemorySaver,
     IsLastStep,
     MessagesState,
+    OverAllState,
     RemainingSteps,
     Runtime,
     Send,
@@ -423,6 +424,21 @@ def keys_of_another_dict():
 
 def call_model(message: dict[str, Any]) -> dict[str, Any]:
     return message
+
+
+@sound
+def the_state_as_one_object():
+    class Private(TypedDict):
+        secret: int
+
+    def write(state: Private):
+        return {"secret": 1}
+
+    def node(state: OverAllState):
+        return {"x": state["secret"], "log": [*state.data, state.value("anything", "else")]}
+
+    built = graph("", (START, "a"), ("a", "b"), ("b", END)).add_node("a", write)
+    return built.add_node("b", node)
 
 
 @sound
