@@ -1,4 +1,4 @@
-"""The command line: `juncture run`, `juncture check`.
+"""The command line: `juncture run`, `check`, and commands for the threads that were kept.
 
 * A command is a module of its own, named after it, with one function that takes what was typed; `app` lists them.
 * Whoever runs a command reads three things: standard output (what was asked for, and nothing else), standard error

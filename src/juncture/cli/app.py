@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 
 from juncture.cli.check import check
+from juncture.cli.delete import delete
+from juncture.cli.diff import diff
+from juncture.cli.fork import fork
+from juncture.cli.history import history
+from juncture.cli.prune import prune
+from juncture.cli.recover import recover
+from juncture.cli.resume import resume
 from juncture.cli.run import run
+from juncture.cli.show import show
+from juncture.cli.threads import threads
 
 app = typer.Typer(
     add_completion=False,
@@ -16,8 +25,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # what goes wrong is `reporting`'s
     rich_markup_mode=None,  # help and usage errors are plain text, the same in a pipe
 )
-app.command()(run)
-app.command()(check)
+for command in (run, resume, check, threads, history, show, diff, fork, prune, delete, recover):
+    app.command()(command)
 
 
 def _print_version(wanted: bool) -> None:
@@ -33,4 +42,4 @@ def juncture(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Run and check graphs."""
+    """Run and check graphs, and look after their threads."""

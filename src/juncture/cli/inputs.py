@@ -50,9 +50,9 @@ def _read(option: str, text: str) -> Any:
     if text == "-":
         if sys.stdin is None:
             raise ConfigError(f"{option} - reads standard input, which is closed")
-        return _parsed(f"{option} (from standard input)", _decoded(option, sys.stdin.buffer.read()))
+        return read_text(f"{option} (from standard input)", _decoded(option, sys.stdin.buffer.read()))
     if not text.startswith("@"):
-        return _parsed(option, text)
+        return read_text(option, text)
     path = Path(text[1:])
     if path == Path():
         raise ConfigError(f"{option} @ names no file: {option} @input.json")
@@ -63,7 +63,7 @@ def _read(option: str, text: str) -> Any:
             f"{option}: the file {str(path)!r} can't be read: {error.strerror or error}. "
             f"A relative path starts at {str(Path.cwd())!r}"
         ) from error
-    return _parsed(f"{option} (from {path})", _decoded(f"{option} (from {path})", content))
+    return read_text(f"{option} (from {path})", _decoded(f"{option} (from {path})", content))
 
 
 def _decoded(option: str, content: bytes) -> str:
@@ -75,7 +75,12 @@ def _decoded(option: str, content: bytes) -> str:
         ) from error
 
 
-def _parsed(option: str, text: str) -> Any:
+def read_text(option: str, text: str) -> Any:
+    """A text that is JSON; `option` is what it is called in messages.
+
+    Raises:
+        ConfigError: It isn't JSON, with line and column.
+    """
     try:
         return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_key_twice)
     except json.JSONDecodeError as error:

@@ -20,7 +20,7 @@ from juncture.cli.running import Begun, Ended
 from juncture.cli.saying import say, visible
 from juncture.cli.shown import line_of, message_of
 from juncture.drivers.place import failure
-from juncture.types import StreamMode, StreamPart
+from juncture.types import RunResult, StreamMode, StreamPart
 
 
 class Output:
@@ -94,18 +94,22 @@ class Lines:
 
     def end(self, ended: Ended) -> None:
         """Writes the last line."""
-        result = ended.result
-        last: dict[str, Any] = {
-            "status": result.status,
-            "values": dict(result) if result.value is result else result.value,
-            "interrupts": result.interrupts,
-            "run_id": result.run_id,
-            "thread_id": ended.begun.thread_id,
-            "checkpoint": result.checkpoint,
-        }
-        if ended.error is not None and result.status != "cancelled":
-            last["error"] = _error_of(ended.error)
-        self._output.line(last)
+        self._output.line(ended_record(ended.result, ended.begun.thread_id, ended.error))
+
+
+def ended_record(result: RunResult, thread_id: str | None, error: BaseException | None) -> dict[str, Any]:
+    """How a run ended, as an object of JSON."""
+    last: dict[str, Any] = {
+        "status": result.status,
+        "values": dict(result) if result.value is result else result.value,
+        "interrupts": result.interrupts,
+        "run_id": result.run_id,
+        "thread_id": thread_id,
+        "checkpoint": result.checkpoint,
+    }
+    if error is not None and result.status != "cancelled":
+        last["error"] = _error_of(error)
+    return last
 
 
 def _error_of(error: BaseException) -> dict[str, Any]:

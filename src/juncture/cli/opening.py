@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from copy import copy
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 from warnings import catch_warnings
 
 from juncture.cli.loading import Found, Graph
@@ -15,30 +17,53 @@ from juncture.graph.compiled import CompiledGraph
 from juncture.savers import Saver, open_saver
 
 
-def open_checkpointer(url: str) -> Saver:
+def open_checkpointer(url: str, *, must_exist: bool = False) -> Saver:
     """The saver that ``--checkpointer`` names; whoever opens it closes it.
 
+    Args:
+        url: As it was typed.
+        must_exist: Something was kept there before: a file that is missing isn't made.
+
     Raises:
-        ConfigError: The URL names none.
+        ConfigError: The URL names none, or nothing is there.
     """
     try:
-        return open_saver(url)
+        saver = open_saver(url)
     except (GraphBuildError, ConfigError) as error:
         raise ConfigError(f"--checkpointer: {error}") from error
+    scheme, _, rest = url.partition(":")
+    path = Path(unquote(rest.partition("?")[0]))
+    if must_exist and scheme in ("sqlite", "file") and not path.exists():
+        saver.close()
+        raise ConfigError(
+            f"--checkpointer {url}: there is nothing at {str(path)!r}, so no threads were kept there. A relative path "
+            f"starts at {str(Path.cwd())!r}"
+        )
+    if must_exist and scheme == "memory":
+        saver.close()
+        raise ConfigError(
+            "--checkpointer memory: is empty whenever a command begins: name where threads were kept"
+        )
+    return saver
 
 
 @asynccontextmanager
 async def ready_graph(
-    found: Found, checkpointer: str | None
+    found: Found, checkpointer: str | None, *, must_exist: bool = False
 ) -> AsyncGenerator[CompiledGraph[Any, Any, Any, Any]]:
     """The graph, compiled; with the saver that the URL names, if one is given, in place of its own.
 
-    Afterwards both are closed.
+    Afterwards that saver is closed.
+
+    Args:
+        found: The graph.
+        checkpointer: The URL.
+        must_exist: As for `open_checkpointer`.
 
     Raises:
         ConfigError: The graph can't be built or takes no saver, or the URL names none.
     """
-    saver = None if checkpointer is None else open_checkpointer(checkpointer)
+    saver = None if checkpointer is None else open_checkpointer(checkpointer, must_exist=must_exist)
     try:
         made = await found.graph()
         with _compiled(found.spec, made, saver) as graph:

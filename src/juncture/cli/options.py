@@ -42,3 +42,19 @@ ContextOption: TypeAlias = Annotated[
 TracebackOption: TypeAlias = Annotated[
     bool, typer.Option("--traceback", help="Show the traceback of an error.")
 ]
+OneThreadOption: TypeAlias = Annotated[
+    str, typer.Option("--thread", metavar="ID", help="The thread.", show_default=False)
+]
+NamespaceOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="NS", help="A nested graph's states, by the namespace that is shown with them."),
+]
+LimitOption: TypeAlias = Annotated[
+    int | None, typer.Option("--limit", metavar="N", min=1, help="At most so many.", show_default="all")
+]
+JsonOption: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="Print lines of JSON on a terminal as well.")
+]
+YesOption: TypeAlias = Annotated[
+    bool, typer.Option("--yes", help="Don't ask; needed where nobody can be asked.")
+]

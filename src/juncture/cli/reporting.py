@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -14,10 +13,12 @@ from juncture.cli.exits import EXIT_OF, ExitCode
 from juncture.cli.frames import place_of
 from juncture.cli.running import Begun, Ended, is_callers_fault
 from juncture.cli.saying import say
-from juncture.cli.shown import message_of
+from juncture.cli.shown import described_value, message_of
+from juncture.cli.typed import Typed
 from juncture.drivers.place import failure
 from juncture.errors import JunctureError, place_note
 from juncture.savers import InMemorySaver
+from juncture.types import Interrupt
 
 ASK_FOR_MORE = "The whole traceback: --traceback"
 
@@ -38,9 +39,9 @@ def reported(*, with_traceback: bool) -> Generator[None]:
         raise
     except Exception as error:
         usage = is_callers_fault(error)
-        say(f"error: {_described(error)}")
+        say(f"error: {_with_advice(error)}")
         if with_traceback:
-            _print_traceback(error)
+            print_traceback(error)
         elif not usage:
             say(f"  {ASK_FOR_MORE}")
         raise typer.Exit(ExitCode.USAGE if usage else ExitCode.FAILED) from error
@@ -51,7 +52,7 @@ def announce(begun: Begun) -> None:
     if begun.made_up:
         life = (
             f"to go on in it: {_command(begun)}"
-            if _outlives(begun)
+            if outlives(begun)
             else "in memory: it ends with this command"
         )
         say(f"thread: {begun.thread_id} ({life})")
@@ -75,10 +76,10 @@ def conclude(ended: Ended, *, with_traceback: bool) -> NoReturn:
             say(f"ended early ({result.status}): what was committed stays. {_how_to_go_on(ended)}")
         case "failed" | "limit":
             assert error is not None, "a run that ends so raises"
-            say(f"error: {_failed(error)}")
+            say(f"error: {failed_text(error)}")
             say(f"  {_how_to_go_on(ended)}")
             if with_traceback:
-                _print_traceback(error)
+                print_traceback(error)
             elif result.status == "failed":
                 say(f"  {ASK_FOR_MORE}")
     raise typer.Exit(EXIT_OF[result.status])
@@ -87,7 +88,7 @@ def conclude(ended: Ended, *, with_traceback: bool) -> NoReturn:
 # ── texts ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _failed(error: BaseException) -> str:
+def failed_text(error: BaseException) -> str:
     """What failed and where, with the notes on it."""
     place = failure(error)
     lines = [_described(error)]
@@ -111,6 +112,13 @@ def _failed(error: BaseException) -> str:
     return "\n  ".join(line.replace("\n", "\n  ") for line in lines)
 
 
+def _with_advice(error: BaseException) -> str:
+    """An exception in words, and what its notes say besides the place."""
+    notes = [str(note) for note in getattr(error, "__notes__", ())]
+    lines = [_described(error), *(note for note in notes if not note.startswith("juncture: "))]
+    return "\n  ".join(line.replace("\n", "\n  ") for line in lines)
+
+
 def _described(error: BaseException) -> str:
     """An exception in words; our own say everything themselves."""
     text = message_of(error)
@@ -122,20 +130,23 @@ def _described(error: BaseException) -> str:
 
 
 def _paused(ended: Ended) -> str:
-    lines: list[str] = []
-    for question in ended.result.interrupts:
-        if question.when != "inside":
-            lines.append(f"paused {question.when} node {question.node!r}")
-        else:
-            named = f"key {question.key!r}, " if question.key is not None else ""
-            lines.append(f"paused: node {question.node!r} asks {question.value!r} ({named}id {question.id})")
+    lines = [question_text(question) for question in ended.result.interrupts]
     if all(question.when != "inside" for question in ended.result.interrupts):
         lines.append(_how_to_go_on(ended))
-    elif _outlives(ended.begun):
-        lines.append(f"Answer with graph.invoke(Command(resume=…), thread_id={ended.begun.thread_id!r}).")
+    elif outlives(ended.begun):
+        lines.append(f"To answer: {_typed(ended.begun).command('resume')}")
     else:
         lines.append(_gone(ended.begun))
     return "\n".join(lines)
+
+
+def question_text(question: Interrupt) -> str:
+    """An open question in a line, with what names it."""
+    if question.when != "inside":
+        return f"paused {question.when} node {question.node!r}"
+    named = f"key {question.key!r}, " if question.key is not None else ""
+    value = described_value(question.value)
+    return f"paused: node {question.node!r} asks {value} ({named}id {question.id})"
 
 
 def _how_to_go_on(ended: Ended) -> str:
@@ -144,7 +155,7 @@ def _how_to_go_on(ended: Ended) -> str:
         return "Nothing was kept, because there is no saver: --checkpointer URL keeps threads that can go on."
     if ended.result.checkpoint is None:
         return "Nothing of this run was saved."
-    return f"To go on: {_command(begun)}" if _outlives(begun) else _gone(begun)
+    return f"To go on: {_command(begun)}" if outlives(begun) else _gone(begun)
 
 
 def _gone(begun: Begun) -> str:
@@ -154,18 +165,19 @@ def _gone(begun: Begun) -> str:
     )
 
 
-def _outlives(begun: Begun) -> bool:
+def outlives(begun: Begun) -> bool:
     """Whether the thread is still there when this process has ended."""
     return begun.saver is not None and not isinstance(begun.saver, InMemorySaver)
 
 
 def _command(begun: Begun) -> str:
-    words = ["juncture", "run", begun.spec, "--thread", begun.thread_id or ""]
-    url = begun.checkpointer
-    if url is not None:  # a server's may hold a password
-        words += ["--checkpointer", url if url.startswith(("sqlite:", "file:")) else "URL"]
-    return shlex.join(words)
+    return _typed(begun).command("run")
 
 
-def _print_traceback(error: BaseException) -> None:
+def _typed(begun: Begun) -> Typed:
+    return Typed(begun.spec, begun.checkpointer, begun.thread_id)
+
+
+def print_traceback(error: BaseException) -> None:
+    """Prints the whole traceback on standard error."""
     say("".join(traceback.format_exception(error)).rstrip())

@@ -16,6 +16,7 @@ from uuid import uuid4
 from juncture.cli.ctrl_c import CtrlC
 from juncture.cli.loading import Found
 from juncture.cli.opening import ready_graph
+from juncture.cli.typed import Typed
 from juncture.drivers.place import failure
 from juncture.errors import (
     CheckpointNotFoundError,
@@ -23,6 +24,7 @@ from juncture.errors import (
     InterruptError,
     InvalidUpdateError,
     JunctureError,
+    PendingInterruptError,
     ThreadBusyError,
     ThreadNotFoundError,
 )
@@ -117,10 +119,11 @@ def run(ask: Ask, display: Display) -> Ended:
 async def _run(ask: Ask, display: Display, ctrl_c: CtrlC) -> Ended:
     ctrl_c.cancels_this_task()
     async with ready_graph(ask.found, ask.checkpointer) as graph:
-        return await _follow(graph, ask, display)
+        return await follow(graph, ask, display)
 
 
-async def _follow(graph: CompiledGraph[Any, Any, Any, Any], ask: Ask, display: Display) -> Ended:
+async def follow(graph: CompiledGraph[Any, Any, Any, Any], ask: Ask, display: Display) -> Ended:
+    """Runs a graph that is ready, and shows it; as `run`."""
     begun = _begun(graph, ask)
     call = Call(
         graph,
@@ -142,9 +145,13 @@ async def _follow(graph: CompiledGraph[Any, Any, Any, Any], ask: Ask, display: D
                     _cancel_this()
     except (Exception, asyncio.CancelledError, SystemExit) as error:
         call.explain(error, driver)
+        if isinstance(error, PendingInterruptError):
+            error.add_note(
+                f"To answer: {Typed(begun.spec, begun.checkpointer, begun.thread_id).command('resume')}"
+            )
         if is_callers_fault(error):
             raise
-        ended = Ended(begun, _result_of(error, call.run_id), error)
+        ended = Ended(begun, result_of(error, call.run_id), error)
     else:
         ended = Ended(begun, call.result(driver))
     display.end(ended)
@@ -160,7 +167,7 @@ def is_callers_fault(error: BaseException) -> bool:
     return isinstance(error, _REFUSALS) and error.node in (None, START)
 
 
-def _result_of(error: BaseException, run_id: str) -> RunResult:
+def result_of(error: BaseException, run_id: str) -> RunResult:
     """The run's result up to an exception; without values on one that can't carry it."""
     place = failure(error)
     result = place.result if place is not None else None

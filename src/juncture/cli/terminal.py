@@ -12,13 +12,13 @@ from threading import Lock
 from time import monotonic
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
-from rich.pretty import Pretty
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from juncture.cli.drawing import console_on, pretty
 from juncture.cli.reporting import announce
 from juncture.cli.running import Begun, Ended
 from juncture.cli.saying import visible
@@ -48,10 +48,7 @@ class Terminal:
         """Takes the modes that were asked for."""
         self._asked = modes or ("custom",)
         self.modes = tuple(dict.fromkeys((*self._asked, "tasks")))
-        reconfigure = getattr(sys.stdout, "reconfigure", None)
-        if reconfigure is not None:  # signs that a terminal's encoding doesn't have aren't errors
-            reconfigure(errors="backslashreplace")
-        self._console = Console(highlight=False, markup=False, emoji=False)
+        self._console = console_on(sys.stdout)
         self._entries: dict[tuple[tuple[str, ...], str], _Entry] = {}
         self._lock = Lock()  # the list is drawn by a thread of its own
         self._live = Live(get_renderable=self._running, console=self._console, transient=True)
@@ -69,7 +66,7 @@ class Terminal:
             label = Text.assemble(
                 "  " * len(part.ns), (part.mode, "dim"), " ", (visible(part.node or ""), "cyan")
             )
-            self._console.print(_beside(label, _pretty(part.data)))
+            self._console.print(_beside(label, pretty(part.data)))
         return True
 
     def end(self, ended: Ended) -> None:
@@ -80,7 +77,7 @@ class Terminal:
         self._console.print(
             Text.assemble((result.status, _STYLES.get(result.status, "bold red")), f" after {steps}")
         )
-        self._console.print(_pretty(dict(result) if result.value is result else result.value))
+        self._console.print(pretty(dict(result) if result.value is result else result.value))
 
     def close(self) -> None:
         """Stops drawing, however the run ended."""
@@ -131,10 +128,6 @@ class Terminal:
         if len(entries) > room:
             drawn.append(Text(f"and {len(entries) - room} more"))
         return Group(*drawn)
-
-
-def _pretty(value: Any) -> Pretty:
-    return Pretty(value, indent_guides=False, overflow="fold")
 
 
 def _beside(left: RenderableType, right: RenderableType) -> Table:

@@ -188,7 +188,7 @@ def _unanswered(records: Sequence[TaskRecord]) -> list[TaskRecord]:
     return [record for record in kept if record.kind != "done" or record.task_id not in asked]
 
 
-def _take_input(loop: Loop, saved: Saved | None) -> Program:  # noqa: C901 - a sequence, like the loop's
+def _take_input(loop: Loop, saved: Saved | None) -> Program:
     """Merges the input and saves it; returns whether it shows in ``values``."""
     state, request, tables = loop.state, loop.request, loop.tables
     if saved is not None:

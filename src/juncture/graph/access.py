@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from juncture.engine.edit import MEMORY
 from juncture.engine.tables import Tables
-from juncture.errors import ConfigError, ThreadBusyError
+from juncture.errors import ConfigError
+from juncture.graph.calls import Call
 from juncture.graph.operations import History, ThreadPrograms, Where, place_of
 from juncture.graph.snapshots import config_of
 from juncture.persistence import upkeep
@@ -23,7 +24,6 @@ from juncture.types import RunResult, StateDiff, StateSnapshot, StateUpdate, Thr
 
 if TYPE_CHECKING:
     from juncture.drivers.base import Driver
-    from juncture.graph.calls import Call
     from juncture.graph.compiled import CompiledGraph
     from juncture.persistence.codec import Codec
 
@@ -33,7 +33,7 @@ class RecoveredThread(NamedTuple):
 
     thread_id: str
     result: RunResult | None
-    """What its run ended with; None where there was nothing to run, or it failed."""
+    """What its run ended with; None where it failed."""
     error: Exception | None
     """What its run failed with."""
 
@@ -284,18 +284,18 @@ class ThreadAccess:
             options: As for `invoke`.
 
         Returns:
-            What became of each thread, sorted by id. A run that fails is reported, and doesn't stop the others.
+            What became of each thread that was run, sorted by id. A run that fails is reported, and doesn't stop the others.
         """
         found: list[RecoveredThread] = []
         for lease in performed(self._threads.dead(thread_ids)):
-            if not performed(self._threads.can_go_on(lease)):
-                found.append(RecoveredThread(lease.thread_id, None, None))
+            held = performed(self._threads.take_over(lease))
+            if held is None:
                 continue
             try:
-                result = self._itself.invoke(None, thread_id=lease.thread_id, **options)
+                result = self._invoke(
+                    Call(self._itself, None, None, thread_id=lease.thread_id, held=held, **options)
+                )
                 found.append(RecoveredThread(lease.thread_id, result, None))
-            except ThreadBusyError:
-                continue  # somebody else was faster
             except Exception as error:  # noqa: BLE001 - it is reported
                 found.append(RecoveredThread(lease.thread_id, None, error))
         return found
@@ -306,14 +306,12 @@ class ThreadAccess:
         """As `recover`."""
         found: list[RecoveredThread] = []
         for lease in await aperformed(self._threads.dead(thread_ids)):
-            if not await aperformed(self._threads.can_go_on(lease)):
-                found.append(RecoveredThread(lease.thread_id, None, None))
+            held = await aperformed(self._threads.take_over(lease))
+            if held is None:
                 continue
             try:
-                result = await self._itself.ainvoke(None, thread_id=lease.thread_id, **options)
-                found.append(RecoveredThread(lease.thread_id, result, None))
-            except ThreadBusyError:
-                continue  # somebody else was faster
+                call = Call(self._itself, None, None, thread_id=lease.thread_id, held=held, **options)
+                found.append(RecoveredThread(lease.thread_id, await self._ainvoke(call), None))
             except Exception as error:  # noqa: BLE001 - it is reported
                 found.append(RecoveredThread(lease.thread_id, None, error))
         return found
@@ -337,9 +335,13 @@ class ThreadAccess:
         """The graph, as what it is: only compiled graphs are made of this."""
         return cast("CompiledGraph[Any, Any, Any, Any]", self)
 
-    def _editing(self, config: Where, supersteps: Sequence[Sequence[StateUpdate]]) -> Call:
-        from juncture.graph.calls import Call
+    def _invoke(self, call: Call) -> Any:
+        raise NotImplementedError
 
+    async def _ainvoke(self, call: Call) -> Any:
+        raise NotImplementedError
+
+    def _editing(self, config: Where, supersteps: Sequence[Sequence[StateUpdate]]) -> Call:
         if not supersteps or not all(supersteps):
             raise ConfigError("there is nothing to update: give at least one update in each superstep")
         self._saver()

@@ -45,6 +45,8 @@ from juncture.types import (
 if TYPE_CHECKING:
     from juncture.drivers.aio import AsyncDriver
     from juncture.graph.compiled import CompiledGraph
+    from juncture.persistence.leases import Held
+    from juncture.savers.base import Saver
 
 Names: TypeAlias = Sequence[str] | Literal["*"]
 _C = TypeVar("_C")
@@ -118,10 +120,11 @@ class Call:
         on_busy: OnBusy = "raise",
         supersteps: Sequence[Sequence[StateUpdate]] | None = None,
         namespace: tuple[str, ...] = (),
+        held: Held | None = None,
     ) -> None:
         """Takes what the public methods take (`RunOptions`).
 
-        With `supersteps`, it is an edit of the state of the graph in that namespace.
+        With `supersteps`, it is an edit of the state of the graph in that namespace. With `held`, the thread was taken.
         """
         self.graph = graph
         self.options = read_config(config, thread_id, strict=graph.tables.strict)
@@ -157,6 +160,7 @@ class Call:
         self.run_id = self.options.run_id or (
             self.outer.program.shared.run_id if self.outer else os.urandom(16).hex()
         )
+        self.held = held
         self.log = self._log(chosen("durability", durability or graph.durability), chosen("on_busy", on_busy))
         self.before = self._pauses(interrupt_before, graph.tables.interrupt_before)
         self.after = self._pauses(interrupt_after, graph.tables.interrupt_after)
@@ -233,9 +237,20 @@ class Call:
             untracked=graph.tables.untracked,
             exposed=graph.tables.exposed,
             durability=durability,
-            on_busy=on_busy,
+            on_busy="raise" if self._is_around(graph.checkpointer) else on_busy,
+            held=self.held,
             metadata=options.metadata,
         )
+
+    def _is_around(self, saver: Saver) -> bool:
+        """Whether the thread is that of a run around this one, which would wait for itself."""
+        outer = self.outer
+        while outer is not None:
+            log = outer.program.log
+            if log is not None and log.thread_id == self.options.thread_id and log.saver is saver:
+                return True
+            outer = outer.program.driver.outer
+        return False
 
     def _request(self, shared: Shared, *, streaming: bool) -> Request:
         if self.supersteps is not None:

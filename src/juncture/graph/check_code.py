@@ -11,7 +11,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR
+from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR, getattr_static
+from types import ModuleType
 from typing import Any, Final
 
 from juncture.graph.check_source import UNRESOLVED, Function, Source, function_of, source_of
@@ -143,7 +144,8 @@ class _Reading:
                 value = self.function.resolve(name)
             case ast.Attribute(value=ast.Name(id=name), attr=attribute) if attribute.isupper():
                 owner = self.function.resolve(name) if name not in self.assigned else UNRESOLVED
-                value = getattr(owner, attribute, None) if isinstance(owner, (type, type(ast))) else None
+                static = isinstance(owner, (type, ModuleType))
+                value = getattr_static(owner, attribute, UNRESOLVED) if static else UNRESOLVED
             case _:
                 return None
         return value if type(value) is str else None
@@ -156,7 +158,8 @@ class _Reading:
                 return dict if value is UNRESOLVED and name == "dict" else value
             case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name not in self.assigned:
                 owner = self.function.resolve(name)
-                return getattr(owner, attribute, UNRESOLVED) if isinstance(owner, type(ast)) else UNRESOLVED
+                known = isinstance(owner, ModuleType)
+                return getattr_static(owner, attribute, UNRESOLVED) if known else UNRESOLVED
             case ast.Subscript(value=ast.Name(id=name)) if (
                 name not in self.assigned
             ):  # Command[Literal["a"]](…)

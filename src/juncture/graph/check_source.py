@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from inspect import getattr_static
@@ -114,7 +115,7 @@ def source_of(function: Function) -> Source | None:
         return None
     try:
         body = _lambda(code, lines) if code.co_name == "<lambda>" else _statements(code, lines)
-    except (SyntaxError, ValueError, IndexError):
+    except (SyntaxError, ValueError, IndexError, RecursionError):
         return None
     if body is None:
         return None
@@ -137,7 +138,7 @@ def _statements(code: CodeType, lines: list[str]) -> list[ast.stmt] | None:
         if text[:1] in " \t":
             text = "if 1:\n" + text
         try:
-            tree = ast.parse(text)
+            tree = _parsed(text)
         except SyntaxError:
             continue
         found = tree.body[0]
@@ -148,6 +149,14 @@ def _statements(code: CodeType, lines: list[str]) -> list[ast.stmt] | None:
         taken = [a.arg for a in (*found.args.posonlyargs, *found.args.args)]
         return found.body if tuple(taken) == code.co_varnames[: code.co_argcount] else None
     return None
+
+
+def _parsed(text: str) -> ast.Module:
+    if "\\" not in text:
+        return ast.parse(text)
+    with warnings.catch_warnings():  # of escapes, which Python gave when it compiled the file
+        warnings.simplefilter("ignore")
+        return ast.parse(text)
 
 
 def _lambda(code: CodeType, lines: list[str]) -> ast.expr | None:
@@ -164,7 +173,8 @@ def _lambda(code: CodeType, lines: list[str]) -> ast.expr | None:
     cut = [text.encode() for text in lines[line - 1 : end_line]]
     cut[-1] = cut[-1][:end]
     cut[0] = cut[0][column:]
-    return ast.parse(b"(" + b"".join(cut) + b"\n)", mode="eval").body
+    (statement,) = _parsed("(" + b"".join(cut).decode() + "\n)").body
+    return statement.value if isinstance(statement, ast.Expr) else None
 
 
 def _belongs(code: CodeType, root: ast.AST) -> bool:

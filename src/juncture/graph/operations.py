@@ -172,11 +172,15 @@ class ThreadPrograms:
 
     def archive(self, thread_id: str) -> Asking[str]:
         """Moves a thread; its new id."""
-        saved = yield from self._known(Place(thread_id, (), None))
-        kept = f"{thread_id}@{saved.checkpoint_id}"
-        yield from upkeep.copy_thread(self.saver, self.codec, thread_id, kept)
-        yield from upkeep.delete_thread(self.saver, thread_id)
-        return kept
+
+        def moving(_: Lease) -> Asking[str]:
+            saved = yield from self._known(Place(thread_id, (), None))
+            kept = f"{thread_id}@{saved.checkpoint_id}"
+            yield from upkeep.copy_thread(self.saver, self.codec, thread_id, kept)
+            yield Ask(self.saver, "delete_thread", (thread_id,))
+            return kept
+
+        return (yield from upkeep.leased(self.saver, thread_id, moving))
 
     def prune(
         self, thread_id: str | None, keep: int | None, older_than: timedelta | float | None
@@ -199,19 +203,35 @@ class ThreadPrograms:
         wanted = None if thread_ids is None else frozenset(thread_ids)
         return [lease for lease in found if wanted is None or lease.thread_id in wanted]
 
-    def can_go_on(self, lease: Lease) -> Asking[bool]:
-        """Whether a thread whose run died has something to run; where it hasn't, its lease is given back."""
-        place = Place(lease.thread_id, (), None)
-        saved = yield from read_checkpoint(self.saver, self.codec, lease.thread_id, "", None)
-        if saved is not None and unfinished(self.tables, saved.state):
-            records = all_records(saved, place.thread_id, ())
-            questions = open_questions(records)
-            due = due_tasks(self.tables, saved.state, records)
-            waits = all(task.writes is not None or task.questions for task in due)
-            if not any(question.when != "inside" for question in questions) and not (due and waits):
-                return True
-        yield Ask(self.saver, "release_lease", (lease,))
-        return False
+    def take_over(self, lease: Lease) -> Asking[leases.Held | None]:
+        """Takes a dead run's thread; None where somebody else was faster, or there is nothing to run."""
+        now: list[Lease] = yield Ask(self.saver, "leases")
+        if not any(one.token == lease.token for one in now):
+            return None
+        try:
+            held = yield from leases.acquire(self.saver, lease.thread_id, "raise", lease.token)
+        except ThreadBusyError:
+            return None
+        try:
+            goes_on = yield from self._can_go_on(lease.thread_id)
+        except BaseException:
+            yield from leases.release(self.saver, held)
+            raise
+        if not goes_on:
+            yield from leases.release(self.saver, held)
+            return None
+        return held
+
+    def _can_go_on(self, thread_id: str) -> Asking[bool]:
+        """Whether a thread whose run died has something to run: it has none where it ended, or waits for answers."""
+        saved = yield from read_checkpoint(self.saver, self.codec, thread_id, "", None)
+        if saved is None or not unfinished(self.tables, saved.state):
+            return False
+        records = all_records(saved, thread_id, ())
+        if any(question.when != "inside" for question in open_questions(records)):
+            return False
+        due = due_tasks(self.tables, saved.state, records)
+        return not due or not all(task.writes is not None or task.questions for task in due)
 
 
 class History:

@@ -113,14 +113,13 @@ def keep(saver: Saver, lease: Lease) -> Held:
     return held
 
 
-def acquire(saver: Saver, thread_id: str, on_busy: OnBusy) -> Asking[Held]:
-    """Takes the lease of a thread, and keeps it alive.
+def acquire(saver: Saver, thread_id: str, on_busy: OnBusy, dead: str | None = None) -> Asking[Held]:
+    """Takes the lease of a thread, and keeps it alive. ``dead`` is the token of one whose run is known to have died.
 
     Raises:
         ThreadBusyError: Another run has it, and ``on_busy`` isn't ``"wait"``.
     """
     token = os.urandom(16).hex()
-    dead: str | None = None
     while True:
         args = (thread_id, this_holder(), token, saver.lease_ttl)
         try:

@@ -95,6 +95,7 @@ class ThreadLog:
         durability: When what is saved is durable; see the module.
         on_busy: What to do while another run has the thread.
         metadata: Kept with every checkpoint that the run makes.
+        held: The thread's lease, if it was taken already; it is given back all the same.
         clock: Nanoseconds since the epoch.
 
     Every error of the saver and of encoding is raised as it is, with a note that names the checkpoint and the thread;
@@ -114,12 +115,13 @@ class ThreadLog:
         durability: Durability = "sync",
         on_busy: OnBusy = "raise",
         metadata: Mapping[str, Any] | None = None,
+        held: leases.Held | None = None,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self.thread_id = thread_id
         self.blocking = saver.blocking
         """Whether saving may wait for a disk or a network."""
-        self._saver = saver
+        self.saver = saver
         self._codec = codec
         self._run_id = run_id
         self._untracked = untracked
@@ -130,7 +132,7 @@ class ThreadLog:
         self._clock = clock
         self._ids = CheckpointIds()
         self._points: dict[Namespace, _Point] = {}
-        self._held: leases.Held | None = None
+        self._held = held
         self._background = Background() if durability == "async" and saver.blocking else None
         self._broken = False
         """Something wasn't saved: what is known of the thread may not be what it holds."""
@@ -257,7 +259,7 @@ class ThreadLog:
             if self._background is not None:
                 yield Ask(self._background, "join")
             if self._held is None:
-                self._held = yield from leases.acquire(self._saver, self.thread_id, self._on_busy)
+                self._held = yield from leases.acquire(self.saver, self.thread_id, self._on_busy)
             saved = yield from self._read(namespace, checkpoint_id)
         except Exception as error:
             self._note(error, "loading", namespace, checkpoint_id)
@@ -266,9 +268,9 @@ class ThreadLog:
 
     def _read(self, namespace: Namespace, checkpoint_id: str | None) -> Asking[Saved | None]:
         text = namespace_text(namespace)
-        known = recent.take(self._saver, self.thread_id, self._codec) if not namespace else None
+        known = recent.take(self.saver, self.thread_id, self._codec) if not namespace else None
         found: LoadedCheckpoint | None = yield Ask(
-            self._saver,
+            self.saver,
             "load",
             (self.thread_id, text, checkpoint_id),
             {"known": None if known is None else known.checkpoint_id},
@@ -347,9 +349,9 @@ class ThreadLog:
             "lease": self._lease,
         }
         if self._background is None:
-            yield Ask(self._saver, "put", (stored, payload), named)
+            yield Ask(self.saver, "put", (stored, payload), named)
         else:
-            put = partial(self._saver.put, stored, payload, **named)
+            put = partial(self.saver.put, stored, payload, **named)
             told = ("saving", namespace_levels(point.namespace), checkpoint_id, state.step)
             yield Ask(self._background, "add", (partial(self._later, put, *told),))
         point.head = point.base = checkpoint_id
@@ -369,9 +371,9 @@ class ThreadLog:
             encoded = self._encoded(records)
             args = (self.thread_id, namespace_text(namespace), checkpoint_id, encoded)
             if self._background is None:
-                yield Ask(self._saver, "put_records", args, {"lease": self._lease})
+                yield Ask(self.saver, "put_records", args, {"lease": self._lease})
             else:
-                put = partial(self._saver.put_records, *args, lease=self._lease)
+                put = partial(self.saver.put_records, *args, lease=self._lease)
                 told = ("saving records beside", namespace, checkpoint_id)
                 yield Ask(self._background, "add", (partial(self._later, put, *told),))
         except BaseException as error:
@@ -423,7 +425,7 @@ class ThreadLog:
                         held.checkpoint_id,
                         self._encoded(held.records),
                     )
-                    yield Ask(self._saver, "put_records", args, {"lease": self._lease})
+                    yield Ask(self.saver, "put_records", args, {"lease": self._lease})
             except BaseException as error:
                 step = None if held.state is None else held.state.step
                 self._not_saved(error, "saving, at the end of the run,", namespace, held.checkpoint_id, step)
@@ -439,13 +441,13 @@ class ThreadLog:
                 yield from self._save_held_back()
             root = self._points.get(())
             if root is not None and root.head is not None and self._is_kept(root):
-                recent.put(self._saver, self.thread_id, recent.Recent(root.head, self._codec, root.track))
+                recent.put(self.saver, self.thread_id, recent.Recent(root.head, self._codec, root.track))
         finally:
             self._ended = True
             self._points.clear()
             held, self._held = self._held, None
             if held is not None:
-                yield from leases.release(self._saver, held)
+                yield from leases.release(self.saver, held)
 
     def _is_kept(self, root: _Point) -> bool:
         """Whether what is known of the thread is its newest state."""

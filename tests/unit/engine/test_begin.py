@@ -93,7 +93,7 @@ def test_what_the_first_router_writes_is_part_of_the_input():
     store = Store()
     script = Script(routed(), request(saving=True, x=1), {START: went("a", x=2, y=3)}, store=store)
     script.play()
-    assert store.checkpoints[0].state == State(0, {"x": 2, "y": 3, "log": []}, {}, ("a",))
+    assert store.checkpoints[0].state == State(0, {"x": 2, "y": 3, "log": []}, {}, ("a",), ran=(START,))
 
 
 def test_the_first_router_beside_edges():

@@ -83,7 +83,7 @@ def test_a_checkpoint_holds_the_committed_state_and_what_is_due():
     assert (first.source, first.parent_id, first.state) == (
         "input",
         None,
-        State(0, {"x": 1, "log": []}, {}, ("a",)),
+        State(0, {"x": 1, "log": []}, {}, ("a",), ran=(START,)),
     )
     assert (second.source, second.parent_id) == ("loop", first.checkpoint_id)
     assert second.state == State(
@@ -242,7 +242,7 @@ def test_a_new_input_drops_what_was_left_and_says_so():
         script.play()
     assert len(script.warnings) == 1
     assert "thread 't' had not finished (due: 'b', 'c', 'c')" in script.warnings[0]
-    assert store.state == State(5, {"x": 2}, {}, ("a",))
+    assert store.state == State(5, {"x": 2}, {}, ("a",), ran=(START,))
 
 
 def test_lenient_a_new_input_keeps_half_filled_joins_and_says_nothing():
@@ -252,7 +252,7 @@ def test_lenient_a_new_input_keeps_half_filled_joins_and_says_nothing():
     with pytest.raises(Stop):
         script.play()
     assert script.warnings == []
-    assert store.state == State(5, {"x": 2}, {}, ("a",), joins={"b|c:a": ("c",)})
+    assert store.state == State(5, {"x": 2}, {}, ("a",), joins={"b|c:a": ("c",)}, ran=(START,))
 
 
 @pytest.mark.parametrize(
@@ -333,7 +333,7 @@ def test_what_a_channel_stores_and_what_was_removed_is_put_back():
     script = Script(chain("a b", schema=schema), request(saving=True, x=1), bodies, store=store)
     with pytest.raises(KeyError):
         script.play()
-    assert script.loop.state == store.state == State(1, {"x": 1}, {"seen": ("p",)}, ("b",))
+    assert script.loop.state == store.state == State(1, {"x": 1}, {"seen": ("p",)}, ("b",), ran=("a",))
 
 
 def test_of_several_tasks_none_is_blamed_for_the_saver():
