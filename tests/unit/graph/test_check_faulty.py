@@ -628,6 +628,19 @@ def test_a_source_that_was_edited_is_not_believed(tmp_path):
     assert built.check() == ()
 
 
+def test_what_python_said_of_the_source_isnt_said_again(tmp_path):
+    path = tmp_path / "escapes.py"
+    path.write_text("def node(state):\n    return {'zzz': '\\d'}\n")
+    space: dict[str, Any] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(compile(path.read_text(), str(path), "exec"), space)
+    built = graph("", (START, "a"), ("a", END)).add_node("a", space["node"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [f.key for f in built.check()] == ["zzz"]
+
+
 @dataclass
 class Object:
     x: int = 0
