@@ -135,7 +135,7 @@ def _load(loop: Loop) -> Program:
     state = saved.state
     if request.kind not in ("input", "update"):
         check_known(loop.tables, state, request.thread_id)
-    loop.head, loop.seq, loop.state = saved.checkpoint_id, saved.head_seq, state
+    loop.head, loop.newest, loop.state = saved.checkpoint_id, saved.head_id or saved.checkpoint_id, state
     request.origin = state.origin or request.origin
     saved.records = [
         *state.carried,
@@ -156,7 +156,7 @@ def _is_old(saved: Saved) -> bool:
 def _go_back(loop: Loop, saved: Saved) -> None:
     """Takes up an older checkpoint: it is run again from exactly there, without what was answered or done later."""
     request, state = loop.request, saved.state
-    branch = f"{saved.head_seq}"
+    branch = saved.head_id
     if request.kind == "command" and request.resume is not MISSING:
         asked = [q for q in open_questions(_unanswered(saved.records)) if q.namespace != request.namespace]
         if asked:

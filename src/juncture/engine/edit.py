@@ -184,7 +184,7 @@ def _carry(loop: Loop, old: tuple[str, ...]) -> Program:
     if not state.due:
         state.paused_after = ()
     if not kept:
-        state.branch = f"{loop.seq}"
+        state.branch = loop.newest
     if dropped:
         yield Warn(
             f"the state of thread {loop.request.thread_id!r} was edited while it was due to run {', '.join(old)}; what was "

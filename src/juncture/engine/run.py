@@ -73,11 +73,11 @@ class Loop:
         "head",
         "known",
         "last_nodes",
+        "newest",
         "outcomes",
         "records",
         "request",
         "running",
-        "seq",
         "state",
         "stopping",
         "tables",
@@ -108,8 +108,8 @@ class Loop:
         self.undo: State | None = None
         """While a step is being saved: what it changed, as it was."""
         self.head: str | None = None
-        self.seq = 0
-        """The place of the newest checkpoint when this run loaded."""
+        self.newest = ""
+        """The newest checkpoint when this run loaded."""
         self.last_nodes: tuple[str, ...] = ()
 
     def program(self) -> Program:  # noqa: C901 - the sequence is one function, to be read as one

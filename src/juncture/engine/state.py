@@ -66,8 +66,8 @@ class State:
     ran: tuple[str, ...] = ()
     """The nodes whose writes made it, in plan order; `START` for an input. Only kept where it is saved."""
     branch: str = ""
-    """After going back in time: the place of the checkpoint that was the newest then. Part of the ids of tasks, so that
-    they aren't those of the branch that was left. ``a>b``: ``a`` holds for the step that is due, whose questions were
+    """After going back in time: the checkpoint that was the newest then. Part of the ids of tasks, so that they aren't
+    those of the branch that was left. ``a>b``: ``a`` holds for the step that is due, whose questions were
     answered anew, and ``b`` from then on."""
     memory: dict[str, str] = field(default_factory=dict[str, str])
     """For each nested graph with a memory of its own (by node): the checkpoint at which it stands."""
@@ -94,8 +94,6 @@ class Saved:
     """Seconds since the epoch, by the clock of the process that saved it."""
     head_id: str = ""
     """The newest checkpoint of its namespace when it was read; empty where that is this one."""
-    head_seq: int = 0
-    """The place of that one in the namespace."""
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What the caller of the run that made it gave."""
 

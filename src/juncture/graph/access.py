@@ -15,7 +15,7 @@ from juncture.engine.edit import MEMORY
 from juncture.engine.tables import Tables
 from juncture.errors import ConfigError
 from juncture.graph.calls import Call
-from juncture.graph.operations import History, ThreadPrograms, Where, place_of
+from juncture.graph.operations import History, ThreadPrograms, Where, named, place_of
 from juncture.graph.snapshots import config_of
 from juncture.persistence import upkeep
 from juncture.persistence.asking import aperformed, performed
@@ -33,7 +33,7 @@ class RecoveredThread(NamedTuple):
 
     thread_id: str
     result: RunResult | None
-    """What its run ended with; None where it failed."""
+    """What its run ended with; None where it failed, or where there was nothing to run: the thread was only given back."""
     error: Exception | None
     """What its run failed with."""
 
@@ -208,11 +208,11 @@ class ThreadAccess:
             ThreadNotFoundError: There is no such thread.
             ConfigError: The target has checkpoints already. Nothing was changed.
         """
-        performed(upkeep.copy_thread(self._saver(), self.codec, source, target))
+        performed(upkeep.copy_thread(self._saver(), self.codec, named(source), named(target)))
 
     async def acopy_thread(self, source: str, target: str) -> None:
         """As `copy_thread`."""
-        await aperformed(upkeep.copy_thread(self._saver(), self.codec, source, target))
+        await aperformed(upkeep.copy_thread(self._saver(), self.codec, named(source), named(target)))
 
     def delete_thread(self, thread_id: str) -> None:
         """Removes everything of a thread. An unknown thread is fine.
@@ -220,11 +220,11 @@ class ThreadAccess:
         Raises:
             ThreadBusyError: A run has it. Nothing was removed.
         """
-        performed(upkeep.delete_thread(self._saver(), thread_id))
+        performed(upkeep.delete_thread(self._saver(), named(thread_id)))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """As `delete_thread`."""
-        await aperformed(upkeep.delete_thread(self._saver(), thread_id))
+        await aperformed(upkeep.delete_thread(self._saver(), named(thread_id)))
 
     def archive_thread(self, thread_id: str) -> str:
         """Moves a thread out of the way, so that its id can be used anew; the id under which it is kept from now on.
@@ -233,11 +233,11 @@ class ThreadAccess:
             ThreadNotFoundError: There is no such thread.
             ThreadBusyError: A run has it. Nothing was changed.
         """
-        return performed(self._threads.archive(thread_id))
+        return performed(self._threads.archive(named(thread_id)))
 
     async def aarchive_thread(self, thread_id: str) -> str:
         """As `archive_thread`."""
-        return await aperformed(self._threads.archive(thread_id))
+        return await aperformed(self._threads.archive(named(thread_id)))
 
     def prune(
         self,
@@ -261,7 +261,9 @@ class ThreadAccess:
             ThreadNotFoundError: There is no such thread.
             ThreadBusyError: A run has that thread. Nothing was removed.
         """
-        return performed(self._threads.prune(thread_id, keep, older_than))
+        return performed(
+            self._threads.prune(None if thread_id is None else named(thread_id), keep, older_than)
+        )
 
     async def aprune(
         self,
@@ -271,7 +273,9 @@ class ThreadAccess:
         older_than: timedelta | float | None = None,
     ) -> int:
         """As `prune`."""
-        return await aperformed(self._threads.prune(thread_id, keep, older_than))
+        return await aperformed(
+            self._threads.prune(None if thread_id is None else named(thread_id), keep, older_than)
+        )
 
     def recover(self, thread_ids: Sequence[str] | None = None, **options: Any) -> list[RecoveredThread]:
         """Finds the threads whose run died with its process, and runs them on to their end or next pause.
@@ -284,12 +288,13 @@ class ThreadAccess:
             options: As for `invoke`.
 
         Returns:
-            What became of each thread that was run, sorted by id. A run that fails is reported, and doesn't stop the others.
+            What became of each thread, sorted by id. A run that fails is reported, and doesn't stop the others.
         """
         found: list[RecoveredThread] = []
         for lease in performed(self._threads.dead(thread_ids)):
-            held = performed(self._threads.take_over(lease))
+            taken, held = performed(self._threads.take_over(lease))
             if held is None:
+                found += [RecoveredThread(lease.thread_id, None, None)] * taken
                 continue
             try:
                 result = self._invoke(
@@ -306,8 +311,9 @@ class ThreadAccess:
         """As `recover`."""
         found: list[RecoveredThread] = []
         for lease in await aperformed(self._threads.dead(thread_ids)):
-            held = await aperformed(self._threads.take_over(lease))
+            taken, held = await aperformed(self._threads.take_over(lease))
             if held is None:
+                found += [RecoveredThread(lease.thread_id, None, None)] * taken
                 continue
             try:
                 call = Call(self._itself, None, None, thread_id=lease.thread_id, held=held, **options)

@@ -61,6 +61,15 @@ def place_of(config: Where) -> Place:
     return Place(options.thread_id, namespace_levels(options.checkpoint_ns), options.checkpoint_id)
 
 
+def named(thread_id: str) -> str:
+    """The id of a thread, checked as calls check it.
+
+    Raises:
+        ConfigError: It can't be one.
+    """
+    return place_of(thread_id).thread_id
+
+
 class ThreadPrograms:
     """The threads of one graph."""
 
@@ -188,11 +197,11 @@ class ThreadPrograms:
         """Removes checkpoints of one thread, or of all that nobody runs; how many."""
         keeps = keeping(keep, older_than)
         if thread_id is not None:
-            return (yield from upkeep.prune(self.saver, thread_id, keeps))
+            return (yield from upkeep.prune(self.saver, self.codec, thread_id, keeps))
         removed = 0
         for each in (yield from upkeep.all_threads(self.saver)):
             try:
-                removed += yield from upkeep.prune(self.saver, each, keeps)
+                removed += yield from upkeep.prune(self.saver, self.codec, each, keeps)
             except ThreadBusyError:
                 continue
         return removed
@@ -203,15 +212,15 @@ class ThreadPrograms:
         wanted = None if thread_ids is None else frozenset(thread_ids)
         return [lease for lease in found if wanted is None or lease.thread_id in wanted]
 
-    def take_over(self, lease: Lease) -> Asking[leases.Held | None]:
-        """Takes a dead run's thread; None where somebody else was faster, or there is nothing to run."""
+    def take_over(self, lease: Lease) -> Asking[tuple[bool, leases.Held | None]]:
+        """Takes a dead run's thread: whether nobody else was faster, and its lease, if there is something to run."""
         now: list[Lease] = yield Ask(self.saver, "leases")
         if not any(one.token == lease.token for one in now):
-            return None
+            return False, None
         try:
             held = yield from leases.acquire(self.saver, lease.thread_id, "raise", lease.token)
         except ThreadBusyError:
-            return None
+            return False, None
         try:
             goes_on = yield from self._can_go_on(lease.thread_id)
         except BaseException:
@@ -219,8 +228,8 @@ class ThreadPrograms:
             raise
         if not goes_on:
             yield from leases.release(self.saver, held)
-            return None
-        return held
+            return True, None
+        return True, held
 
     def _can_go_on(self, thread_id: str) -> Asking[bool]:
         """Whether a thread whose run died has something to run: it has none where it ended, or waits for answers."""

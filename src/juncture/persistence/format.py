@@ -306,7 +306,6 @@ def saved_of(codec: Codec, loaded: LoadedCheckpoint, header: dict[str, Any], bod
         run_id=stored.run_id,
         created_at=stored.created_at,
         head_id=loaded.head_id,
-        head_seq=loaded.head_seq,
         metadata=header.get("metadata", {}),
     )
 

@@ -104,7 +104,6 @@ def _without_values(codec: Codec, found: LoadedCheckpoint, header: dict[str, Any
         stored.run_id,
         stored.created_at,
         found.head_id,
-        found.head_seq,
         header.get("metadata", {}),
     )
 

@@ -6,6 +6,7 @@ between the steps of a run.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
@@ -15,7 +16,7 @@ from juncture.errors import ConfigError, ThreadNotFoundError
 from juncture.persistence import leases, recent
 from juncture.persistence.asking import Ask, Asking
 from juncture.persistence.codec import Codec
-from juncture.persistence.format import header_bytes, namespace_levels, record_bytes
+from juncture.persistence.format import header_bytes, namespace_levels, read_header, record_bytes
 from juncture.persistence.reading import read_page, without_thread
 from juncture.persistence.track import Track
 from juncture.savers.base import Lease, LoadedCheckpoint, Saver, StoredCheckpoint, StoredThread
@@ -25,6 +26,7 @@ Keeps = Callable[[int, LoadedCheckpoint], bool]
 """Whether a checkpoint is kept, by its place from the newest (0) and its columns."""
 
 PAGE: Final = 64
+_DIGITS: Final = re.compile(r"\d+")
 
 
 def leased(saver: Saver, thread_id: str, program: Callable[[Lease], Asking[T]]) -> Asking[T]:
@@ -116,10 +118,11 @@ def delete_thread(saver: Saver, thread_id: str) -> Asking[None]:
     yield from leased(saver, thread_id, deleting)
 
 
-def prune(saver: Saver, thread_id: str, keeps: Keeps) -> Asking[int]:
+def prune(saver: Saver, codec: Codec, thread_id: str, keeps: Keeps) -> Asking[int]:
     """Removes the checkpoints of a thread that aren't kept, but never the newest; how many that were.
 
-    The checkpoints of a nested graph go with the step that it ran in: when no checkpoint before that step is left.
+    The checkpoints of a nested graph go with the step that it ran in: when no checkpoint before that step is left. Of one with a
+    memory of its own, those stay at which it stood in what is left of the graph around it.
 
     Raises:
         ThreadBusyError: A run has the thread. Nothing was removed.
@@ -132,16 +135,22 @@ def prune(saver: Saver, thread_id: str, keeps: Keeps) -> Asking[int]:
             raise not_found(thread_id)
         removed = 0
         steps: dict[tuple[str, ...], set[int]] = {}
+        remembered: set[str] = set()
         for levels, namespace in sorted((namespace_levels(text), text) for text in namespaces):
             listed: list[LoadedCheckpoint] = yield Ask(saver, "history", (thread_id, namespace))
             if levels and not _is_reachable(levels, steps):
                 gone = listed
             else:
-                gone = [found for place, found in enumerate(listed) if place and not keeps(place, found)]
+                gone = [
+                    found
+                    for place, found in enumerate(listed)
+                    if place and not keeps(place, found) and found.checkpoint.checkpoint_id not in remembered
+                ]
                 dropped = {found.checkpoint.checkpoint_id for found in gone}
-                steps[levels] = {
-                    found.checkpoint.step for found in listed if found.checkpoint.checkpoint_id not in dropped
-                }
+                left = [found.checkpoint for found in listed if found.checkpoint.checkpoint_id not in dropped]
+                steps[levels] = {stored.step for stored in left}
+                for stored in left:
+                    remembered.update(read_header(codec, stored.header).get("memory", {}).values())
             if gone:
                 ids = [found.checkpoint.checkpoint_id for found in gone]
                 yield Ask(saver, "drop", (thread_id, namespace, ids))
@@ -157,8 +166,8 @@ def _is_reachable(levels: tuple[str, ...], steps: dict[tuple[str, ...], set[int]
     around = steps.get(levels[:-1])
     if around is None:  # a graph called by a function, inside a task that keeps nothing itself
         return len(levels) > 1 and _is_reachable(levels[:-1], steps)
-    step = place.partition("~")[0].partition(".")[0]
-    return not node or not step.isdigit() or int(step) - 1 in around
+    step = _DIGITS.match(place)
+    return not node or step is None or int(step[0]) - 1 in around
 
 
 def all_threads(saver: Saver) -> Asking[list[str]]:

@@ -355,4 +355,5 @@ def test_a_nested_state_remembers_what_it_wrote():
         {"x": 2, "y": 0, "private": 3, "log": ["a"], "own": []},
         written=(("log", ["a"]),),
         touched=("private", "x"),
+        ran=("b",),
     )

@@ -87,7 +87,7 @@ def test_a_checkpoint_holds_the_committed_state_and_what_is_due():
     )
     assert (second.source, second.parent_id) == ("loop", first.checkpoint_id)
     assert second.state == State(
-        1, {"x": 2, "log": []}, {}, ("c",), (Send("b", {"n": 1}),), {"a|b:c": ("a",)}
+        1, {"x": 2, "log": []}, {}, ("c",), (Send("b", {"n": 1}),), {"a|b:c": ("a",)}, ran=("a",)
     )
     assert script.loop.head == store.head.checkpoint_id
 
@@ -320,7 +320,7 @@ def test_a_step_that_couldnt_be_saved_doesnt_count():
         script.play()
     assert caught.value is error
     assert error.node == "a"
-    assert script.loop.state == store.state == State(0, {"x": 1, "log": []}, {}, ("a",))
+    assert script.loop.state == store.state == State(0, {"x": 1, "log": []}, {}, ("a",), ran=(START,))
     assert script.loop.taken == 0
     assert script.loop.head == "checkpoint 0"
 
