@@ -115,8 +115,8 @@ def failed_text(error: BaseException) -> str:
 def _with_advice(error: BaseException) -> str:
     """An exception in words, and what its notes say besides the place."""
     notes = [str(note) for note in getattr(error, "__notes__", ())]
-    lines = [_described(error), *(note for note in notes if not note.startswith("juncture: "))]
-    return "\n  ".join(line.replace("\n", "\n  ") for line in lines)
+    advice = (note.replace("\n", "\n  ") for note in notes if not note.startswith("juncture: "))
+    return "\n  ".join((_described(error), *advice))
 
 
 def _described(error: BaseException) -> str:
