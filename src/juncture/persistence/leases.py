@@ -132,7 +132,8 @@ def acquire(saver: Saver, thread_id: str, on_busy: OnBusy, dead: str | None = No
                 raise
         except BaseException:  # cancelled, or the connection was lost: it may have been taken all the same
             with suppress(Exception):
-                yield Ask(saver, "release_lease", (Lease(thread_id, this_holder(), token, None),))
+                mine = Lease(thread_id, this_holder(), token, None)
+                yield Ask(saver, "release_lease", (mine,), whole=True)
             raise
         else:
             return keep(saver, lease)
@@ -145,7 +146,7 @@ def release(saver: Saver, held: Held) -> Asking[None]:
     if keeper is not None:
         keeper.discard(held)
     try:
-        yield Ask(saver, "release_lease", (held.lease,))
+        yield Ask(saver, "release_lease", (held.lease,), whole=True)
     except Exception:
         logging.getLogger("juncture").warning(
             "the lease of thread %r could not be given back; it runs out in %s s",

@@ -455,7 +455,7 @@ class ThreadLog:
 
     def _join(self) -> Asking[None]:
         try:
-            yield Ask(self._background, "join")
+            yield Ask(self._background, "join", whole=True)
         except BaseException as error:
             self._not_saved(error, "saving in the background", (), None)
             raise
