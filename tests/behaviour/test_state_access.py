@@ -14,6 +14,7 @@ from juncture import (
     START,
     Command,
     ConfigError,
+    InvalidUpdateError,
     JunctureError,
     Send,
     StateGraph,
@@ -157,6 +158,17 @@ def test_an_error_is_shown_as_text_with_its_task(engine, saver, ran):
     assert "b" in state.next
     engine.invoke(graph, None, thread())
     assert engine.state(graph, thread()).tasks == ()
+
+
+def test_writes_that_cannot_be_merged_do_not_keep_anybody_from_looking(engine, saver, ran):
+    """The step will fail with them; until then something else of it waits for an answer."""
+    graph = fan(State, saver=saver, a=wrote("x", 1), b=wrote("x", 2), c=ran.asks("c"))
+    paused = engine.invoke(graph, {"log": ["in"]}, thread())
+    state = engine.state(graph, thread())
+    assert (state.values, state.next, state.interrupts) == ({"log": ["in"]}, ("c",), paused.interrupts)
+    with pytest.raises(InvalidUpdateError, match="'x'"):
+        engine.resume(graph, "yes", thread())
+    assert engine.state(graph, thread()).values["log"][:1] == ["in"]
 
 
 def test_sends_are_tasks_in_the_order_sent(engine, saver, ran):
@@ -463,6 +475,25 @@ def test_states_of_parallel_nested_graphs(engine, saver, ran):
         ["b2?"],
     )
     assert b.state.values["log"] == ["b"]
+
+
+def test_an_old_state_shows_what_a_nested_graph_remembered_then(engine, saver):
+    """Rule 28: what it did later changes nothing of what an earlier checkpoint shows."""
+
+    class Inner(TypedDict, total=False):
+        x: Any
+        n: int
+
+    def count(state):
+        return {"n": state.get("n", 0) + 1}
+
+    inner = builder(Inner, {"count": count, "end": nothing}, (START, "count"), ("count", "end"))
+    graph = chain(State, saver=saver, sub=inner.compile(checkpointer=True), z=nothing)
+    for _ in range(3):
+        engine.invoke(graph, {"x": 0}, thread())
+    before = [one for one in engine.history(graph, thread()) if one.next == ("sub",)]
+    states = [engine.state(graph, one.config, subgraphs=True).tasks[0].state for one in before]
+    assert [state and state.values.get("n") for state in states] == [2, 1, None]
 
 
 @pytest.mark.parametrize("namespace", ["nope:1", "sub:99", "a:1", "sub:1|nope:1"])
