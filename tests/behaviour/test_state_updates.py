@@ -388,6 +388,28 @@ def test_an_old_checkpoint_is_copied_to_the_front(engine, saver, ran):
     assert engine.invoke(graph, None, thread())["log"] == ["a", "b"]
 
 
+@pytest.mark.parametrize("values", [{"x": 2}, Command(update={"x": 2}), {}], ids=str)
+def test_a_copy_takes_no_values(engine, saver, ran, values):
+    graph = after_a(ran, saver)
+    engine.invoke(graph, {"x": 1}, thread())
+    history = saved(engine, graph)
+    with pytest.raises((InvalidUpdateError, ConfigError), match="__copy__"):
+        engine.update(graph, thread(), values, "__copy__")
+    assert saved(engine, graph) == history
+
+
+def test_an_edit_is_no_answer(engine, saver, ran):
+    """What a command holds besides isn't dropped in silence."""
+    graph = chain(State, saver=saver, a=ran.step("a"), b=ran.asks("b"))
+    engine.invoke(graph, {"x": 1}, thread())
+    history = saved(engine, graph)
+    for values in (Command(resume="yes"), Command(resume="yes", update={"x": 2})):
+        with pytest.raises((InvalidUpdateError, ConfigError), match="resume"):
+            engine.update(graph, thread(), values)
+    assert saved(engine, graph) == history
+    assert engine.resume(graph, "yes", thread())["log"] == ["a", ("b", "yes")]
+
+
 # ── several at once ──────────────────────────────────────────────────────────────────────────────────────────
 
 
