@@ -2,7 +2,8 @@
 
 What the file and its transactions are like is said in `juncture.savers.sqlite_file`, the tables and statements in
 `juncture.savers.sqlite_sql`. Every method is one transaction, and reads whole what it asks for: a cursor that is left
-half read would hold the connection to what the file was then. The twins run on a thread of the saver's own.
+half read would hold the connection to what the file was then. The twins run on a thread of the saver's own, except for
+small puts that needn't wait.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
@@ -32,11 +34,17 @@ from juncture.savers.base import (
     thread_busy,
 )
 from juncture.savers.one_worker import OneWorker
-from juncture.savers.sqlite_file import Database, Run, Synchronous
+from juncture.savers.sqlite_file import Database, NotNow, Run, Synchronous, Transaction
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _Row: TypeAlias = tuple[Any, ...]
+
+
+AT_ONCE = 32_768
+"""Bytes up to which a checkpoint with its records is stored on the event loop, which takes some 50 µs."""
+PUTS_BETWEEN_TIDYING = 100
+"""Fewer than fill the log to the point (a thousand pages) where SQLite moves it into the file by itself, and waits."""
 
 
 class SqliteSaver(Saver):
@@ -84,6 +92,7 @@ class SqliteSaver(Saver):
         self.lease_ttl = lease_ttl
         self._database = Database(os.path.abspath(name), sql.SCHEMA, synchronous=synchronous, timeout=timeout)
         self._worker = OneWorker("juncture-sqlite")
+        self._puts_at_once = 0
 
     # ---- checkpoints
 
@@ -121,10 +130,42 @@ class SqliteSaver(Saver):
         lease: Lease | None = None,
     ) -> None:
         """Stores a checkpoint that follows the head, and the last records of that head."""
+        self._put(self._database.writing(), checkpoint, payload, follows, records, lease)
+
+    async def aput(
+        self,
+        checkpoint: StoredCheckpoint,
+        payload: bytes,
+        *,
+        follows: str | None,
+        records: Sequence[StoredRecord] = (),
+        lease: Lease | None = None,
+    ) -> None:
+        """As `put`. What is small, and waits for neither disk nor others, is stored at once: a worker takes longer."""
+        size = len(payload) + sum(len(record.content) for record in records)
+        if self._database.synchronous == "NORMAL" and size <= AT_ONCE:
+            transaction = self._database.writing_at_once()
+            with suppress(NotNow):
+                self._put(transaction, checkpoint, payload, follows, records, lease)
+                self._puts_at_once += 1
+                if self._puts_at_once % PUTS_BETWEEN_TIDYING == 0:
+                    self._worker.call(self._database.tidy)
+                return
+        await super().aput(checkpoint, payload, follows=follows, records=records, lease=lease)
+
+    def _put(
+        self,
+        transaction: Transaction,
+        checkpoint: StoredCheckpoint,
+        payload: bytes,
+        follows: str | None,
+        records: Sequence[StoredRecord],
+        lease: Lease | None,
+    ) -> None:
         thread_id, namespace, seq = checkpoint.thread_id, checkpoint.namespace, checkpoint.seq
         checkpoint_id, parent_id, run_id = checkpoint.checkpoint_id, checkpoint.parent_id, checkpoint.run_id
         _check_text(thread_id, namespace, checkpoint_id, parent_id or "", checkpoint.source, run_id)
-        with self._database.writing() as run:
+        with transaction as run:
             series, head_seq = _check_head(run, thread_id, namespace, follows, lease)
             check_next(checkpoint, follows, head_seq, records)
             if seq > sql.MOST:

@@ -21,12 +21,15 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Literal, NoReturn, Self, TypeAlias
 
 from juncture.errors import ConfigError, SaverError, SaverUnavailableError
 
 Synchronous = Literal["FULL", "NORMAL"]
+_Way: TypeAlias = tuple[Synchronous, bool]
+"""How a connection is used: how safe its commits are, and whether it may wait."""
 Run: TypeAlias = Callable[..., sqlite3.Cursor]
 """`sqlite3.Connection.execute`."""
 
@@ -36,6 +39,10 @@ OLDEST = (3, 35, 0)
 """The version of SQLite that brought ``RETURNING``."""
 BUSY_PAUSE = 0.01
 """Seconds between two tries of what SQLite itself doesn't wait for."""
+
+
+class NotNow(Exception):
+    """Somebody else has the file just now. Nothing was done."""
 
 
 class Database:
@@ -61,8 +68,8 @@ class Database:
         self.timeout = timeout
         self._schema = schema
         self._lock = threading.Lock()
-        # How long a commit takes is up to its connection, so there is one for each of the ways that are used.
-        self._open: dict[Synchronous, sqlite3.Connection] = {}
+        # How long it waits is up to a connection, so there is one for each of the ways that are used.
+        self._open: dict[_Way, sqlite3.Connection] = {}
         self._finalizers: list[weakref.finalize[[], Self]] = []
         self._file: tuple[int, int] | None = None
         self._closed = False
@@ -71,15 +78,30 @@ class Database:
 
     def reading(self) -> Transaction:
         """A transaction that sees the file as it is when it first reads."""
-        return Transaction(self, self.synchronous, writes=False)
+        return Transaction(self, (self.synchronous, True), writes=False)
 
     def writing(self) -> Transaction:
         """A transaction that writes, and is as safe as was asked for when it ends."""
-        return Transaction(self, self.synchronous, writes=True)
+        return Transaction(self, (self.synchronous, True), writes=True)
+
+    def writing_at_once(self) -> Transaction:
+        """A transaction that writes without waiting for anything: not for the disk, and not for who uses the file.
+
+        Where that can't be, beginning it raises `NotNow`.
+        """
+        return Transaction(self, ("NORMAL", False), writes=True)
 
     def passing(self) -> Transaction:
         """A transaction that writes what needn't outlive the machine: its commit doesn't wait for the disk."""
-        return Transaction(self, "NORMAL", writes=True)
+        return Transaction(self, ("NORMAL", True), writes=True)
+
+    def tidy(self) -> None:
+        """Moves what the log holds into the file, as far as nobody is in the way, so that no `writing_at_once` has to."""
+        with self._lock:
+            connection = self._open.get(("NORMAL", True))
+            if connection is not None:
+                with suppress(sqlite3.Error):  # then a later one does it
+                    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def close(self) -> None:
         """Closes the file, once nobody uses it. Twice is fine."""
@@ -89,31 +111,38 @@ class Database:
 
     # ---- for `Transaction`, and for forks
 
-    def begin(self, synchronous: Synchronous, *, writes: bool) -> Run:
+    def begin(self, way: _Way, *, writes: bool) -> Run:
         """Waits for its turn, and begins. Unless this raises, `end` must be called."""
-        self._lock.acquire()
+        waits = way[1]
+        if not self._lock.acquire(blocking=waits):
+            raise NotNow
+        if not waits and not self._open:  # opening it takes its time
+            self._lock.release()
+            raise NotNow
         try:
-            run = (self._open.get(synchronous) or self._connect(synchronous)).execute
+            run = (self._open.get(way) or self._connect(way)).execute
             run("BEGIN IMMEDIATE" if writes else "BEGIN")
             if writes:
                 self._check_in_place()
         except BaseException as error:  # noqa: BLE001 - raised by `_explain`
-            self._undo(synchronous)
+            self._undo(way)
             self._lock.release()
+            if not waits and isinstance(error, sqlite3.Error) and _is(error, sqlite3.SQLITE_BUSY):
+                raise NotNow from None
             self._explain(error)
         return run
 
-    def end(self, synchronous: Synchronous, error: BaseException | None) -> None:
+    def end(self, way: _Way, error: BaseException | None) -> None:
         """Commits; or takes everything back if there was an error, and raises it as ours if it is SQLite's."""
         try:
             if error is None:
-                self._open[synchronous].execute("COMMIT")
+                self._open[way].execute("COMMIT")
                 return
         except BaseException as failed:  # noqa: BLE001 - raised by `_explain`
-            self._undo(synchronous)
+            self._undo(way)
             self._explain(failed)
         else:
-            self._undo(synchronous)
+            self._undo(way)
             if isinstance(error, sqlite3.Error | UnicodeError | OverflowError):
                 self._explain(error)
         finally:
@@ -130,25 +159,27 @@ class Database:
 
     # ---- opening
 
-    def _connect(self, synchronous: Synchronous) -> sqlite3.Connection:
+    def _connect(self, way: _Way) -> sqlite3.Connection:
         if self._closed:
             raise SaverError(f"this saver was closed. Open a new one for {self.path}.")
         if sqlite3.sqlite_version_info < OLDEST:
             raise SaverError(
                 f"this Python has SQLite {sqlite3.sqlite_version}; {'.'.join(map(str, OLDEST))} or later is needed."
             )
+        synchronous, waits = way
+        timeout = self.timeout if waits else 0
         connection = sqlite3.connect(
-            self.path, timeout=self.timeout, isolation_level=None, check_same_thread=False
+            self.path, timeout=timeout, isolation_level=None, check_same_thread=False
         )
         try:
-            self._bring_up_to_date(connection)
+            self._bring_up_to_date(connection, timeout)
             connection.execute(f"PRAGMA synchronous = {synchronous}")
             found = os.stat(self.path)
         except BaseException:
             connection.close()
             raise
         self._file = (found.st_dev, found.st_ino)
-        self._open[synchronous] = connection
+        self._open[way] = connection
         self._finalizers.append(weakref.finalize(self, connection.close))  # for a saver that nobody closes
         return connection
 
@@ -169,7 +200,7 @@ class Database:
             "was saved. Put it back, or close this saver and open it anew."
         )
 
-    def _bring_up_to_date(self, connection: sqlite3.Connection) -> None:
+    def _bring_up_to_date(self, connection: sqlite3.Connection, timeout: float) -> None:
         run = connection.execute
         if run("PRAGMA user_version").fetchone()[0] != len(self._schema):
             run("BEGIN IMMEDIATE")
@@ -183,7 +214,7 @@ class Database:
         elif run("PRAGMA application_id").fetchone()[0] != APPLICATION:
             self._refuse()
         # SQLite doesn't wait here for another process that does the same.
-        give_up = time.monotonic() + self.timeout
+        give_up = time.monotonic() + timeout
         while True:
             try:
                 if run("PRAGMA journal_mode = WAL").fetchone()[0] == "wal":
@@ -224,8 +255,8 @@ class Database:
 
     # ---- failing
 
-    def _undo(self, synchronous: Synchronous) -> None:
-        connection = self._open.get(synchronous)
+    def _undo(self, way: _Way) -> None:
+        connection = self._open.get(way)
         if connection is None or not connection.in_transaction:
             return
         try:
@@ -276,20 +307,20 @@ class Transaction:
         ConfigError: A text can't be kept. Nothing was changed.
     """
 
-    __slots__ = ("_database", "_synchronous", "_writes")
+    __slots__ = ("_database", "_way", "_writes")
 
-    def __init__(self, database: Database, synchronous: Synchronous, *, writes: bool) -> None:
+    def __init__(self, database: Database, way: _Way, *, writes: bool) -> None:
         self._database = database
-        self._synchronous: Synchronous = synchronous
+        self._way = way
         self._writes = writes
 
     def __enter__(self) -> Run:
-        return self._database.begin(self._synchronous, writes=self._writes)
+        return self._database.begin(self._way, writes=self._writes)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._database.end(self._synchronous, error)
+        self._database.end(self._way, error)
 
 
 def _is(error: sqlite3.Error, *codes: int) -> bool:

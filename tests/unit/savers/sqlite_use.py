@@ -24,7 +24,7 @@ def seqs(saver, thread_id="t"):
 def connection_of(saver, synchronous="NORMAL"):
     """The saver's own connection, to limit it, to watch it, or to see how it is set."""
     saver.load("anything")
-    return saver._database._open[synchronous]
+    return saver._database._open[synchronous, True]
 
 
 def query(path, statement, *values):

@@ -321,3 +321,70 @@ def test_errors_of_savers_come_through_the_twins(saver):
         return await saver.aleases()
 
     assert len(asyncio.run(use())) == len(STRANGE)
+
+
+# ── at once, on the event loop ───────────────────────────────────────────────────────────────────────────────
+
+
+async def aput(saver, seq, payload=b"payload"):
+    follows = checkpoint(seq - 1).checkpoint_id if seq > 1 else None
+    await saver.aput(checkpoint(seq), payload, follows=follows, records=[RECORD] if seq > 1 else ())
+
+
+def worker_of(saver):
+    return saver._worker._thread
+
+
+def test_a_small_put_that_waits_for_nothing_needs_no_worker(saver):
+    async def use():
+        await aput(saver, 2)
+        await aput(saver, 3)
+        assert worker_of(saver) is None
+        await aput(saver, 4, payload=b"x" * 100_000)
+        assert worker_of(saver) is not None, "what is large is stored elsewhere"
+
+    put(saver, 1)
+    asyncio.run(use())
+    assert [one.records for one in saver.history("t", records=True)] == [(), (RECORD,), (RECORD,), (RECORD,)]
+    assert len(saver.parts("t", "", ((1, 9),))) == 4
+
+
+def test_a_put_that_waits_for_the_disk_is_made_by_the_worker(path):
+    async def use():
+        await aput(saver, 2)
+        assert worker_of(saver) is not None
+
+    with SqliteSaver(path) as saver:
+        put(saver, 1)
+        asyncio.run(use())
+        assert seqs(saver) == [2, 1]
+
+
+def test_a_put_while_somebody_else_writes_leaves_the_loop_free(saver, path):
+    async def use():
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            task = asyncio.create_task(aput(saver, 3))
+            for _ in range(50):
+                await asyncio.sleep(0)  # the loop goes round
+            assert not task.done()
+            other.execute("ROLLBACK")
+            await task
+
+    put(saver, 1)
+    asyncio.run(aput(saver, 2))
+    asyncio.run(use())
+    assert seqs(saver) == [3, 2, 1]
+
+
+def test_the_log_is_moved_into_the_file_by_the_worker(saver, path):
+    async def use():
+        for seq in range(2, 103):
+            await aput(saver, seq)
+        await saver.aload("t")  # so the worker has done what it had been given
+
+    put(saver, 1)
+    before = path.stat().st_size
+    asyncio.run(use())
+    assert path.stat().st_size > before
+    assert seqs(saver) == list(range(102, 0, -1))
