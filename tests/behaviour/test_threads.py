@@ -204,6 +204,20 @@ def test_a_copy_of_a_thread_that_is_paused_in_a_nested_graph(engine, saver, ran,
     assert engine.resume(graph, 4, thread()).status == "interrupted"
 
 
+@pytest.mark.parametrize("remembers", [None, True], ids=["nested", "with a memory"])
+def test_a_copy_of_a_copy_in_which_a_nested_graph_began(engine, saver, ran, remembers):
+    inner = builder(State, {"b": ran.asks("b")}, (START, "b")).compile(remembers)
+    graph = chain(State, saver=saver, a=ran.asks("a"), sub=inner)
+    engine.invoke(graph, {"x": 1}, thread())
+    copy(engine, graph, "t", "copy")
+    paused = engine.resume(graph, "A", thread("copy"))
+    assert asked(paused) == ["b?"]
+    copy(engine, graph, "copy", "copy of the copy")
+    assert engine.state(graph, thread("copy of the copy")).interrupts == paused.interrupts
+    done = engine.resume(graph, {ids(paused)["b?"]: "B"}, thread("copy of the copy"))
+    assert done["log"] == [("a", "A"), ("b", "B")]
+
+
 def test_a_copy_of_a_failed_thread(engine, saver, ran):
     graph = chain(State, saver=saver, a=ran.step("a"), b=ran.fails("b", 1))
     with pytest.raises(RuntimeError):
