@@ -160,10 +160,11 @@ def test_after_a_failure_nothing_more_is_saved_and_the_next_call_raises_it(kth):
         lambda: log.save((), State(step=9)),
         lambda: log.save_records((), "x", [DONE]),
         lambda: log.save(("n:1",), State(step=9)),
-        log.finish,
     ):
-        with pytest.raises(Disk):
+        with pytest.raises((Disk, SaverError)):
             call()
+    with pytest.raises(Disk):
+        log.finish()
     assert saved_steps(saver) == list(range(kth - 1))
     assert saver.leases() == []
     assert no_saving_threads()
@@ -192,11 +193,11 @@ def test_the_note_on_a_failure_names_the_checkpoint_that_failed():
     saver.free.set()
     with pytest.raises(Disk):
         log.load(("n:1",))
-    with pytest.raises(Disk) as caught:
+    with pytest.raises((Disk, SaverError)):
         log.save((), State(step=5))
-    with pytest.raises(Disk):
+    with pytest.raises(Disk) as caught:
         log.finish()
-    (note,) = caught.value.__notes__
+    (note,) = [note for note in caught.value.__notes__ if "saving" in note]
     assert f"saving checkpoint {failed} (step 0) of thread 't'" in note
 
 
@@ -398,13 +399,13 @@ def test_a_failure_at_the_end_is_raised_and_the_thread_given_back(colour):
     assert saver.calls == ["put 5", "put 1"]
 
 
-def test_a_value_that_cannot_be_stored_is_told_at_the_end():
+def test_a_value_that_cannot_be_stored_at_the_end_is_told_at_once():
     saver = InMemorySaver()
     log = exiting(saver)
-    log.save((), State(step=1, values={"docs": [object()]}))
     with pytest.raises(SerializationError, match=r"^state\.docs\[0\]: ") as caught:
-        log.finish()
-    assert (caught.value.key, caught.value.step) == ("docs", 1)
+        log.save((), State(step=1, values={"docs": [object()]}))
+    assert caught.value.key == "docs"
+    log.finish()
     assert saver.leases() == []
 
 

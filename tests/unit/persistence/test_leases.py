@@ -272,7 +272,16 @@ def test_a_take_over_of_the_dead_does_not_take_what_another_took_first():
 # ── running out ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_who_lost_an_expired_lease_cannot_save_any_more():
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda late, head: late.save((), State(step=1)),
+        lambda late, head: late.save(("n:1",), State(step=1)),
+        lambda late, head: late.save_records((), head, []),
+    ],
+    ids=["the next", "nested", "records"],
+)
+def test_who_lost_an_expired_lease_cannot_save_any_more(write):
     clock = Clock()
     saver = InMemorySaver(lease_ttl=1_000, clock=clock)
     late = log_of(saver, run_id="late")
@@ -285,14 +294,9 @@ def test_who_lost_an_expired_lease_cannot_save_any_more():
     heir = log_of(saver)
     heir.load()
     head = heir.save((), State(step=1))
-    for call in (
-        lambda: late.save((), State(step=1)),
-        lambda: late.save(("n:1",), State(step=1)),
-        lambda: late.save_records((), head, []),
-    ):
-        with pytest.raises(LeaseLostError) as caught:
-            call()
-        assert (caught.value.thread_id, caught.value.run_id) == ("t", "late")
+    with pytest.raises(LeaseLostError) as caught:
+        write(late, head)
+    assert (caught.value.thread_id, caught.value.run_id) == ("t", "late")
     late.finish()
     heir.save((), State(step=2))
     heir.finish()

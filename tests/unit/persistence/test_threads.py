@@ -266,17 +266,24 @@ def test_an_unknown_checkpoint_is_named(log):
 
 
 def test_a_value_that_cannot_be_stored_is_named_with_its_place_and_nothing_is_saved(log):
-    run = log(run_id="r")
-    head = run.save((), State())
-    with pytest.raises(SerializationError, match=r"^state\.docs\[0\]: ") as caught:
-        run.save((), State(step=3, values={"docs": [object()]}))
-    error = caught.value
+    head = log(run_id="r").save((), State())
+    bad = TaskRecord("a", "answer", "q", [object()])
+
+    def attempt(write, told):
+        run = log(run_id="r")
+        run.load()
+        with pytest.raises(SerializationError, match=told) as caught:
+            write(run)
+        run.finish()
+        return caught.value
+
+    error = attempt(
+        lambda run: run.save((), State(step=3, values={"docs": [object()]})), r"^state\.docs\[0\]: "
+    )
     assert (error.key, error.step, error.thread_id, error.run_id) == ("docs", 3, "t", "r")
     assert "(step 3) of thread 't'" in notes(error)
-    with pytest.raises(SerializationError, match=r"'answer' of task a\[0\]: "):
-        run.save_records((), head, [DONE, TaskRecord("a", "answer", "q", [object()])])
-    with pytest.raises(SerializationError):
-        run.save((), State(step=1), records=[TaskRecord("a", "answer", "q", [object()])])
+    attempt(lambda run: run.save_records((), head, [DONE, bad]), r"'answer' of task a\[0\]: ")
+    attempt(lambda run: run.save((), State(step=1), records=[bad]), r"'answer' of task a\[0\]: ")
     saved = seen(log)
     assert saved.checkpoint_id == head
     assert saved.records == []
@@ -316,20 +323,21 @@ class Full(InMemorySaver):
 
 def test_a_saver_that_fails_is_told_with_checkpoint_and_thread(log):
     full = Full()
-    run = log(saver=full)
-    head = run.save((), State())
-    full.full = True
+    head = log(saver=full).save((), State())
     for call, told in (
-        (lambda: run.save((), State(step=5)), "while saving checkpoint"),
-        (lambda: run.save_records((), head, [DONE]), f"while saving records beside checkpoint {head}"),
-        (lambda: run.load(), "while loading the newest checkpoint"),
+        (lambda run: run.save((), State(step=5)), "while saving checkpoint"),
+        (lambda run: run.save_records((), head, [DONE]), f"while saving records beside checkpoint {head}"),
+        (lambda run: run.load(), "while loading the newest checkpoint"),
     ):
+        run = log(saver=full)
+        run.load()
+        full.full = True
         with pytest.raises(OSError, match="no space left") as caught:
-            call()
+            call(run)
         assert told in notes(caught.value)
         assert "of thread 't'" in notes(caught.value)
-    run.finish()
-    full.full = False
+        full.full = False
+        run.finish()
     assert seen(log, saver=full).checkpoint_id == head
     again = log(saver=full)
     again.load()
