@@ -421,6 +421,7 @@ def test_input_for_a_thread_with_a_question_is_usage(juncture: Juncture, write: 
     done = juncture("run", "asking.py:app", "--input", "{}", "--thread", "t")
     assert done.code == 2
     assert "the thread waits for answers" in done.err
+    assert done.err.endswith("\n  To answer: juncture resume asking.py:app --thread t\n")
 
 
 ON_DISK = """
@@ -482,7 +483,7 @@ def test_how_to_go_on_is_said_where_the_thread_outlives_the_command(juncture: Ju
     )
     assert "To go on: juncture run disk.py:app --thread t --checkpointer 'sqlite:my runs.db'\n" in other.err
     named = juncture("run", "disk.py:asking", "--input", "{}", "--thread", "a b")
-    assert "Answer with graph.invoke(Command(resume=…), thread_id='a b')" in named.err
+    assert named.err.endswith("\nTo answer: juncture resume disk.py:asking --thread 'a b'\n")
 
 
 # ── what is printed ──────────────────────────────────────────────────────────────────────────────────────────

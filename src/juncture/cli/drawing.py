@@ -132,7 +132,7 @@ def _draw_task(console: Console, task: TaskSnapshot, indent: int) -> None:
     elif task.interrupts:
         told = Text("waits", "yellow")
     else:
-        told = Text("has ended, and isn't run again" if task.result is not None else "is due", "dim")
+        told = Text("has ended" if task.result is not None else "is due", "dim")
     _put(console, Text.assemble(("task ", "bold"), visible(task.name), sent, ": ", told), indent)
     for question in task.interrupts:
         draw_question(console, question, indent + 2)

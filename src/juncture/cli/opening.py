@@ -15,6 +15,7 @@ from juncture.cli.saying import say
 from juncture.errors import ConfigError, GraphBuildError
 from juncture.graph.compiled import CompiledGraph
 from juncture.savers import Saver, open_saver
+from juncture.savers.opening import ON_DISK
 
 
 def open_checkpointer(url: str, *, must_exist: bool = False) -> Saver:
@@ -27,24 +28,27 @@ def open_checkpointer(url: str, *, must_exist: bool = False) -> Saver:
     Raises:
         ConfigError: The URL names none, or nothing is there.
     """
+    if must_exist:
+        _check_kept(url)
     try:
-        saver = open_saver(url)
+        return open_saver(url)
     except (GraphBuildError, ConfigError) as error:
         raise ConfigError(f"--checkpointer: {error}") from error
+
+
+def _check_kept(url: str) -> None:
+    """Refuses a URL at which nothing can have been kept; one that is wrong is left to `open_saver`."""
     scheme, _, rest = url.partition(":")
-    path = Path(unquote(rest.partition("?")[0]))
-    if must_exist and scheme in ("sqlite", "file") and not path.exists():
-        saver.close()
-        raise ConfigError(
-            f"--checkpointer {url}: there is nothing at {str(path)!r}, so no threads were kept there. A relative path "
-            f"starts at {str(Path.cwd())!r}"
-        )
-    if must_exist and scheme == "memory":
-        saver.close()
+    path = unquote(rest.partition("?")[0])
+    if url == "memory:":
         raise ConfigError(
             "--checkpointer memory: is empty whenever a command begins: name where threads were kept"
         )
-    return saver
+    if scheme in ON_DISK and path and not path.startswith("//") and not Path(path).exists():
+        raise ConfigError(
+            f"--checkpointer {url}: there is nothing at {path!r}, so no threads were kept there. A relative path starts at "
+            f"{str(Path.cwd())!r}"
+        )
 
 
 @asynccontextmanager
@@ -53,7 +57,7 @@ async def ready_graph(
 ) -> AsyncGenerator[CompiledGraph[Any, Any, Any, Any]]:
     """The graph, compiled; with the saver that the URL names, if one is given, in place of its own.
 
-    Afterwards that saver is closed.
+    Afterwards both are closed.
 
     Args:
         found: The graph.

@@ -28,6 +28,8 @@ from juncture.cli.reporting import failed_text, print_traceback, question_text, 
 from juncture.cli.running import result_of
 from juncture.cli.saying import say, visible
 from juncture.cli.typed import Typed
+from juncture.errors import ConfigError
+from juncture.graph.config import read_config
 from juncture.persistence.asking import aperformed
 from juncture.persistence.upkeep import dead_leases
 from juncture.types import RunResult
@@ -71,6 +73,10 @@ def recover(
             "config": as_object("--config", config_given),
             "context": as_object("--context", context_given),
         }
+        if read_config(options["config"], None).thread_id is not None:
+            raise ConfigError(
+                "--config names a thread, and recover finds them by itself: --thread ID for some of them"
+            )
         with page(as_json=as_json) as shown:
             found = find_graph(graph)
             recovery = _Recovery(shown, Typed(found.spec, checkpointer), options, traceback)
