@@ -34,7 +34,7 @@ from juncture.savers.base import (
     thread_busy,
 )
 from juncture.savers.one_worker import OneWorker
-from juncture.savers.sqlite_file import Database, NotNow, Run, Synchronous, Transaction
+from juncture.savers.sqlite_file import Database, Run, Synchronous, Transaction
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -145,7 +145,7 @@ class SqliteSaver(Saver):
         size = len(payload) + sum(len(record.content) for record in records)
         if self._database.synchronous == "NORMAL" and size <= AT_ONCE:
             transaction = self._database.writing_at_once()
-            with suppress(NotNow):
+            with suppress(BlockingIOError):
                 self._put(transaction, checkpoint, payload, follows, records, lease)
                 self._puts_at_once += 1
                 if self._puts_at_once % PUTS_BETWEEN_TIDYING == 0:

@@ -41,10 +41,6 @@ BUSY_PAUSE = 0.01
 """Seconds between two tries of what SQLite itself doesn't wait for."""
 
 
-class NotNow(Exception):
-    """Somebody else has the file just now. Nothing was done."""
-
-
 class Database:
     """One file, opened at first use, used by one call at a time.
 
@@ -87,7 +83,7 @@ class Database:
     def writing_at_once(self) -> Transaction:
         """A transaction that writes without waiting for anything: not for the disk, and not for who uses the file.
 
-        Where that can't be, beginning it raises `NotNow`.
+        Where that can't be, beginning it raises `BlockingIOError`.
         """
         return Transaction(self, ("NORMAL", False), writes=True)
 
@@ -115,10 +111,10 @@ class Database:
         """Waits for its turn, and begins. Unless this raises, `end` must be called."""
         waits = way[1]
         if not self._lock.acquire(blocking=waits):
-            raise NotNow
+            raise BlockingIOError
         if not waits and not self._open:  # opening it takes its time
             self._lock.release()
-            raise NotNow
+            raise BlockingIOError
         try:
             run = (self._open.get(way) or self._connect(way)).execute
             run("BEGIN IMMEDIATE" if writes else "BEGIN")
@@ -128,7 +124,7 @@ class Database:
             self._undo(way)
             self._lock.release()
             if not waits and isinstance(error, sqlite3.Error) and _is(error, sqlite3.SQLITE_BUSY):
-                raise NotNow from None
+                raise BlockingIOError from None
             self._explain(error)
         return run
 
