@@ -81,8 +81,11 @@ class Background:
         self.check()
 
     def close(self) -> None:
-        """Ends the thread, once everything was saved. Nothing may be added afterwards."""
-        self._queue.put(None)
+        """Ends the thread; everything was saved, or given up. Nothing may be added afterwards."""
+        if self._worker is not None:
+            self._queue.put(None)
+            self._worker.join()
+            self._worker = None
 
     def _work(self) -> None:
         while (call := self._queue.get()) is not None:

@@ -10,6 +10,7 @@ A *change* is a list that begins with its kind:
     [4, length, text]                     str: so many of its first characters, then this text
     [5, [item, …], [item, …]]             set or frozenset: these are gone, these are new
     [6, change]                           object of a registered class: what changed in the parts that its shape takes
+    [7, change, change]                   one after the other
 
 Dicts are those of any builtin class; a tuple, set or dict keeps its class. Nothing else is looked into: a value of
 another type is replaced. A change never says what a reducer did: it is found by comparing two values, so applying it
@@ -45,13 +46,14 @@ Change: TypeAlias = list[Any]
 SAME: Final[Change] = []
 """Nothing changed."""
 
-WHOLE, SPLICE, ITEMS, ENTRIES, TEXT, MEMBERS, OBJECT = range(7)
+WHOLE, SPLICE, ITEMS, ENTRIES, TEXT, MEMBERS, OBJECT, BOTH = range(8)
 
 _SEQUENCES = frozenset((list, tuple))
 _MAPPINGS = frozenset((dict, OrderedDict, Counter, defaultdict))
 _SETS = frozenset((set, frozenset))
+_SMALL = frozenset((bool, int, type(None)))
+"""Types whose equal values may be one object by chance."""
 _FOUND_AGAIN = frozenset((str, bytes, int, bool, type(None)))
-_TEXTS = frozenset((str, bytes))
 _UNMISTAKABLE = frozenset((str, bytes, int))
 """Types of which two equal values are the same value."""
 
@@ -72,7 +74,7 @@ class Comparison:
         self.met: Objects = {}
         """The objects in the new value that a change doesn't hold as a whole, with their bytes."""
         self.removed: list[Any] = []
-        """What is no longer in the value, as far as it may be big."""
+        """What is no longer in the value."""
 
     def change(self, old: Any, new: Any) -> Change:
         """What makes ``new`` of ``old``; `SAME` if nothing does.
@@ -99,8 +101,7 @@ class Comparison:
         return self._opaque(old, new)
 
     def _whole(self, old: Any, new: Any) -> Change:
-        if type(old) not in ATOMS or (type(old) in _TEXTS and len(old) > 64):
-            self.removed.append(old)
+        self.removed.append(old)
         return [WHOLE, new]
 
     def _atom(self, old: Any, new: Any) -> Change:
@@ -135,12 +136,28 @@ class Comparison:
             return SAME
         if start == len(old):
             return [SPLICE, start, start, list(new[start:])]
+        if (moved := self._moved(old, new, start)) is not None:
+            return moved
         if len(old) == len(new):
             return self._items(old, new, start, first)
         tail, _ = self._alike(old, new, range(-1, start - shared - 1, -1))
         end = len(old) - tail
         self.removed += old[start:end]
         return [SPLICE, start, end, list(new[start : len(new) - tail])]
+
+    def _moved(self, old: Any, new: Any, start: int) -> Change | None:
+        """Items went and what came after them moved up, as in a window over the newest: None if it isn't that."""
+        wanted = new[start] if start < len(new) else None
+        gone = next((place for place in range(start + 1, len(old)) if old[place] is wanted), None)
+        if gone is None or type(wanted) in _SMALL:
+            return None
+        left = len(old) - gone
+        kept, _ = self._alike(old[gone:], new[start : start + left], range(min(left, len(new) - start)))
+        if kept < left:
+            return None
+        self.removed += old[start:gone]
+        end = start + left
+        return [BOTH, [SPLICE, start, gone, []], [SPLICE, end, end, list(new[end:])]]
 
     def _alike(self, old: Any, new: Any, places: range) -> tuple[int, Change]:
         """How many items, in the order of these places, are the same in both, and what changed in the next."""
@@ -261,6 +278,8 @@ def applied(codec: Codec, old: Any, change: Change, objects: Objects) -> Any:  #
                 return old + text
             case [5, list(gone), list(added)] if type(old) in _SETS:
                 return type(old)(set(old).difference(gone).union(added))
+            case [7, first, second]:
+                return applied(codec, applied(codec, old, first, objects), second, objects)
             case [6, inner]:
                 made, payload = codec.rebuilt(
                     objects[id(old)][1], lambda parts, within: applied(codec, parts, inner, within)

@@ -300,7 +300,7 @@ def saved_of(codec: Codec, loaded: LoadedCheckpoint, header: dict[str, Any], bod
     return Saved(
         checkpoint_id=stored.checkpoint_id,
         parent_id=stored.parent_id,
-        state=_state(stored.step, header, body),
+        state=state_of(stored.step, header, body),
         records=[read_record(codec, record) for record in loaded.records],
         source=stored.source,
         run_id=stored.run_id,
@@ -310,7 +310,8 @@ def saved_of(codec: Codec, loaded: LoadedCheckpoint, header: dict[str, Any], bod
     )
 
 
-def _state(step: int, header: dict[str, Any], body: Body) -> State:
+def state_of(step: int, header: dict[str, Any], body: Body) -> State:
+    """The state that a header and a body amount to."""
     more = body.more
     targets, arguments = header.get("sends", []), more.get("sends", [])
     if len(targets) != len(arguments):

@@ -13,15 +13,14 @@ When something is durable
 ``sync``   when `save` returns: before the next step starts.
 ``async``  some time later, in the order of saving, and when `finish` returns; the next step overlaps the save. After
            a failure nothing more is saved, and the next call raises it.
-``exit``   when `finish` returns: the newest state of each namespace that is still needed, and nothing between. It is
-           turned into bytes only then.
+``exit``   when `finish` returns: the newest state of each namespace that is still needed, and nothing between.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -29,6 +28,7 @@ from juncture.engine.state import Saved, State, TaskRecord
 from juncture.errors import (
     CheckpointNotFoundError,
     JunctureError,
+    LeaseLostError,
     SaverError,
 )
 from juncture.persistence import leases, recent
@@ -38,17 +38,28 @@ from juncture.persistence.checkpoint_ids import CheckpointIds
 from juncture.persistence.codec import Codec
 from juncture.persistence.format import (
     Body,
+    bare_state,
     body_of,
+    body_of_parts,
     header_bytes,
     namespace_levels,
     namespace_text,
     read_header,
     record_bytes,
     saved_of,
+    state_of,
 )
 from juncture.persistence.leases import OnBusy
 from juncture.persistence.track import Track
-from juncture.savers.base import Lease, LoadedCheckpoint, Saver, StoredCheckpoint, StoredRecord, lease_lost
+from juncture.savers.base import (
+    Lease,
+    LoadedCheckpoint,
+    Saver,
+    Spans,
+    StoredCheckpoint,
+    StoredRecord,
+    lease_lost,
+)
 
 Namespace: TypeAlias = tuple[str, ...]
 Durability: TypeAlias = Literal["sync", "async", "exit"]
@@ -72,14 +83,43 @@ class _Point:
     """With ``exit``: what isn't saved yet."""
 
 
+class _Series:
+    """With ``exit``: the states of one namespace so far, as their parts would be, of which only the newest is needed."""
+
+    def __init__(self, track: Track) -> None:
+        self._track = track
+        self._parts: dict[int, bytes] = {}
+        self._made = 0
+
+    def add(self, state: State) -> None:
+        self._made += 1
+        payload, builds_on = self._track.encode(state, self._made)
+        if not builds_on:
+            self._parts.clear()
+        self._parts[self._made] = payload
+
+    @property
+    def payloads(self) -> list[bytes]:
+        return list(self._parts.values())
+
+
 @dataclass(slots=True)
 class _HeldBack:
     """What a run with ``exit`` has to save in one namespace when it ends."""
 
-    state: State | None = None
+    series: _Series | None = None
+    header: bytes = b""
+    step: int | None = None
     checkpoint_id: str = ""
     source: str = ""
-    records: list[TaskRecord] = field(default_factory=list[TaskRecord])
+    records: list[StoredRecord] = field(default_factory=list[StoredRecord])
+
+    def state(self, codec: Codec) -> State:
+        """The state, as it was when it was to be saved."""
+        assert self.series is not None
+        return state_of(
+            self.step or 0, read_header(codec, self.header), body_of_parts(codec, self.series.payloads)
+        )
 
 
 class ThreadLog:
@@ -245,6 +285,8 @@ class ThreadLog:
             raise SaverError(
                 f"a run of thread {self.thread_id!r} has ended; what it left behind can't save anything"
             )
+        if self._held is not None and self._held.lost:
+            raise lease_lost(self._held.lease, "another run, or nobody,")
         if self._broken:
             raise SaverError(
                 f"an earlier save of this run on thread {self.thread_id!r} failed; nothing more is saved. What was saved "
@@ -329,7 +371,30 @@ class ThreadLog:
         records: Sequence[TaskRecord],
     ) -> Asking[None]:
         seq = point.seq + 1
+        named = {
+            "follows": point.head,
+            "records": self._encoded(records) if records else (),
+            "lease": self._lease,
+        }
         payload, builds_on = point.track.encode(state, seq)
+        try:
+            yield from self._store(point, state, source, (checkpoint_id, now, seq, builds_on), payload, named)
+        except BaseException:
+            self._broken = True  # what the track takes for saved wasn't, or may not have been
+            raise
+        point.head = point.base = checkpoint_id
+        point.seq = seq
+
+    def _store(
+        self,
+        point: _Point,
+        state: State,
+        source: str,
+        made: tuple[str, int, int, Spans],
+        payload: bytes,
+        named: dict[str, Any],
+    ) -> Asking[None]:
+        checkpoint_id, now, seq, builds_on = made
         stored = StoredCheckpoint(  # by position: by keyword costs as much as encoding a small state
             self.thread_id,
             point.namespace,
@@ -343,19 +408,12 @@ class ThreadLog:
             builds_on,
             header_bytes(self._codec, state, self._metadata, point.track.size),
         )
-        named = {
-            "follows": point.head,
-            "records": self._encoded(records) if records else (),
-            "lease": self._lease,
-        }
         if self._background is None:
             yield Ask(self.saver, "put", (stored, payload), named)
         else:
             put = partial(self.saver.put, stored, payload, **named)
             told = ("saving", namespace_levels(point.namespace), checkpoint_id, state.step)
             yield Ask(self._background, "add", (partial(self._later, put, *told),))
-        point.head = point.base = checkpoint_id
-        point.seq = seq
 
     def _save_records(
         self, namespace: Namespace, checkpoint_id: str, records: Sequence[TaskRecord]
@@ -365,7 +423,7 @@ class ThreadLog:
         if self._durability == "exit" and point is not None:
             if point.held is None:
                 point.held = _HeldBack(checkpoint_id=checkpoint_id)
-            point.held.records += records
+            point.held.records += self._encoded(records)
             return
         try:
             encoded = self._encoded(records)
@@ -396,14 +454,13 @@ class ThreadLog:
     def _hold_back(self, point: _Point, state: State, source: str) -> str:
         """Keeps a state until the run ends; the one kept before is forgotten, and what was known of its tasks."""
         checkpoint_id = self._ids.next(self._clock(), point.head)
-        kept = replace(
-            state,
-            values=dict(state.values),
-            cells=dict(state.cells),
-            joins=dict(state.joins),
-            memory=dict(state.memory),
+        before = point.held
+        series = (
+            before.series if before is not None and before.series is not None else _Series(self._new_track())
         )
-        point.held = _HeldBack(kept, checkpoint_id, source)
+        series.add(state)
+        header = header_bytes(self._codec, state)
+        point.held = _HeldBack(series, header, state.step, checkpoint_id, source)
         return checkpoint_id
 
     def _save_held_back(self) -> Asking[None]:
@@ -412,23 +469,24 @@ class ThreadLog:
         ):  # children first: their parents go on from them
             point = self._points[namespace]
             held, point.held = point.held, None
-            if held is None or (namespace and not _is_needed(held)):
+            if held is None or (namespace and not _is_needed(self._codec, held)):
                 continue
             try:
-                if held.state is not None:
-                    now = self._clock()
-                    yield from self._put(point, held.state, held.source, held.checkpoint_id, now, ())
+                if held.series is not None:
+                    state = held.state(self._codec)
+                    yield from self._put(point, state, held.source, held.checkpoint_id, self._clock(), ())
                 if held.records:
                     args = (
                         self.thread_id,
                         point.namespace,
                         held.checkpoint_id,
-                        self._encoded(held.records),
+                        held.records,
                     )
                     yield Ask(self.saver, "put_records", args, {"lease": self._lease})
             except BaseException as error:
-                step = None if held.state is None else held.state.step
-                self._not_saved(error, "saving, at the end of the run,", namespace, held.checkpoint_id, step)
+                self._not_saved(
+                    error, "saving, at the end of the run,", namespace, held.checkpoint_id, held.step
+                )
                 raise
 
     # ---- the end
@@ -473,10 +531,10 @@ class ThreadLog:
         checkpoint_id: str | None,
         step: int | None = None,
     ) -> None:
-        self._broken = True
-        later = (
-            self._background is not None and self._background.error is error
-        )  # it was noted where it failed
+        if isinstance(error, LeaseLostError) and self._held is not None:
+            self._held.lost = True
+        later = self._background is not None and self._background.error is error  # noted where it failed
+        self._broken = self._broken or later
         if isinstance(error, Exception) and not later:
             self._note(error, doing, namespace, checkpoint_id, step)
 
@@ -498,11 +556,11 @@ class ThreadLog:
         error.add_note(f"juncture: while {doing} {which}{at} of thread {self.thread_id!r}{within}")
 
 
-def _is_needed(held: _HeldBack) -> bool:
+def _is_needed(codec: Codec, held: _HeldBack) -> bool:
     """Whether the state of a nested graph is still needed once the run has ended: it isn't where it had finished."""
-    state = held.state
-    if state is None:
+    if held.series is None:
         return bool(held.records)
+    state = bare_state(held.step or 0, read_header(codec, held.header))
     return bool(state.due or state.sends or state.deferred or state.joins or state.owner)
 
 

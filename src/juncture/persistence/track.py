@@ -25,6 +25,8 @@ from juncture.savers.base import Part, Spans
 
 PART_COST: Final = 64
 """What reading one more part costs, in bytes."""
+PLACE_COST: Final = 40
+"""What saying where a change is takes at most, in bytes; so a size that is counted on is rather too small."""
 SLACK: Final = 2048
 """Bytes that a chain may have above twice its size: many small changes to a small state aren't rebased all the time."""
 
@@ -70,7 +72,7 @@ class Track:
         self._rests = False
         """Something was saved beside what the next checkpoint may build on."""
         self.size = 0
-        """What a whole part would have held, when that was last known."""
+        """What a whole part would hold, or a little less."""
 
     # ---- what was read
 
@@ -125,7 +127,8 @@ class Track:
         except SerializationError:
             return None  # a change is nested deeper than the value; if it isn't that, the whole is refused as well
         weight = self.weight + len(payload) + PART_COST
-        size = max(0, self.size + len(payload) - self._removed(found))
+        grown = max(0, len(payload) - PLACE_COST * (len(found.changed) + 1))
+        size = max(0, self.size + grown - self._removed(found))
         if weight > 2 * size + SLACK:
             size = len(self._codec.pack(whole_body(kept, more)))
             if weight > 2 * size + SLACK:
@@ -206,7 +209,9 @@ class Track:
         if list(old) != list(new):
             gone = [key for key in old if key not in new]
             stay = [key for key in old if key in new]
+            found.removed += [old[key] for key in gone]
             if list(islice(new, len(stay))) != stay:
+                found.removed += [old[key] for key in stay]
                 found.take_all(new)
                 return [WHOLE, dict(new)]
         changed: list[Any] = []
@@ -247,7 +252,7 @@ class _Found:
 
     def __init__(self) -> None:
         self.removed: list[Any] = []
-        """What is no longer in the state, as far as it may be big."""
+        """What is no longer in the state."""
         self.met: Objects = {}
         """Objects that didn't change."""
         self.loose: set[str] = set()
