@@ -70,10 +70,14 @@ def recover(
     with reported(with_traceback=traceback):
         config_given, context_given = read_options([("--config", config), ("--context", context)])
         options = {
-            "config": as_object("--config", config_given),
-            "context": as_object("--context", context_given),
+            name: value
+            for name, value in (
+                ("config", as_object("--config", config_given)),
+                ("context", as_object("--context", context_given)),
+            )
+            if value is not None
         }
-        if read_config(options["config"], None).thread_id is not None:
+        if read_config(options.get("config"), None).thread_id is not None:
             raise ConfigError(
                 "--config names a thread, and recover finds them by itself: --thread ID for some of them"
             )
