@@ -151,7 +151,7 @@ class ThreadBusyError(SaverError):
     """Another run has this thread. Nothing was run, and nothing was changed."""
 
     lease: Any = None
-    """The `juncture.savers.Lease` of that run."""
+    """The `juncture.savers.base.Lease` of that run."""
 
 
 class SaverUnavailableError(SaverError):
