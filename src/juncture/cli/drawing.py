@@ -81,7 +81,7 @@ def _table(*heads: str) -> Table:
 
 
 def _due(names: Sequence[str], questions: Sequence[Interrupt]) -> tuple[str, str]:
-    asked = "; ".join(question_in_short(each) for each in questions)
+    asked = "\n".join(question_in_short(each) for each in questions)
     return visible(", ".join(names)), visible(asked)
 
 

@@ -92,7 +92,7 @@ def read_text(option: str, text: str) -> Any:
         )
         advice = (
             ""
-            if "\n" in text or "(" in option
+            if "\n" in text or "(" in option or not option.startswith("--")
             else '\n  In a shell, put it in single quotes: \'{"key": "value"}\''
         )
         raise ConfigError(
