@@ -130,7 +130,7 @@ class Answer:
     value: Any
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: typing notes on an instance which Command[…] made it
 class Command(Generic[NodeNameT]):
     """What a node returns to update the state and choose where to go; as input, what continues a paused thread."""
 
@@ -219,7 +219,7 @@ class ExecutionInfo:
     """From 1."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Runtime(Generic[ContextT]):
     """What a run offers to a node, besides the state. Ask for it with a parameter named ``runtime``."""
 
@@ -373,9 +373,11 @@ class StateDiff(NamedTuple):
     """The value in the first, and in the second."""
 
 
-ThreadStatus: TypeAlias = Literal["completed", "interrupted", "failed", "unfinished", "running", "dead"]
+ThreadStatus: TypeAlias = Literal[
+    "completed", "interrupted", "failed", "unfinished", "running", "dead", "unreadable"
+]
 """``unfinished``: its run was stopped between two steps, or waits to be continued; ``dead``: the process that ran it
-ended without giving it back."""
+ended without giving it back; ``unreadable``: another version of Juncture or of the graph saved it."""
 
 
 class ThreadSnapshot(NamedTuple):

@@ -217,13 +217,20 @@ def _take_input(loop: Loop, saved: Saved | None) -> Program:
             if request.returns:
                 log_own(state, request.shared_keys, done.writes)
     advance(tables, state, [done])
+    if request.saving:
+        _mark(state, request)
+        loop.head = yield Save(state, "input", [])
+    return tables.strict or loop.shows(changes)
+
+
+def _mark(state: State, request: Request) -> None:
+    """Notes on a state that an input made whose it is."""
+    state.ran = (START,)
     if request.owner:
         state.owner = request.owner
         state.branch = request.owner.rpartition(":")[2].partition("~")[2]
-    if request.saving:
-        state.ran = (START,)
-        loop.head = yield Save(state, "input", [])
-    return tables.strict or loop.shows(changes)
+    if request.origin != request.thread_id:
+        state.origin = request.origin
 
 
 def _start_over(loop: Loop, saved: Saved) -> Program:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from juncture.engine.commit import apply, log_own, merge
 from juncture.engine.effects import Done, Failed, Outcome, Program, Run, Save, Warn
@@ -20,7 +20,7 @@ from juncture.engine.state import State, TaskRecord
 from juncture.engine.tables import ENTRY, Node, Tables
 from juncture.engine.task import Task
 from juncture.errors import InvalidUpdateError
-from juncture.types import END, START, StateUpdate
+from juncture.types import END, MISSING, START, Command, StateUpdate
 
 if TYPE_CHECKING:
     from juncture.engine.run import Loop
@@ -43,6 +43,7 @@ def edit(loop: Loop, supersteps: Sequence[Sequence[StateUpdate]]) -> Program:
     if loop.head is None:
         loop.state.values.update(loop.tables.initial())
     for updates in supersteps:
+        _check(updates)
         if len(updates) == 1 and updates[0].as_node == COPY:
             source = "fork"
             _keep_all(loop)
@@ -52,11 +53,25 @@ def edit(loop: Loop, supersteps: Sequence[Sequence[StateUpdate]]) -> Program:
             _keep_all(loop)
         elif len(updates) == 1 and updates[0].as_node == END and updates[0].values is None:
             source = "update"
-            _clear(loop)
+            yield from _clear(loop)
         else:
             source = "update"
             yield from _superstep(loop, updates)
         loop.head = yield Save(loop.state, source, [])
+
+
+def _check(updates: Sequence[StateUpdate]) -> None:
+    """Refuses what would be dropped."""
+    for update in updates:
+        values: Any = update.values
+        if isinstance(values, Command) and cast("Command[Any]", values).resume is not MISSING:
+            raise InvalidUpdateError(
+                "an update can't answer questions: give Command(resume=…) to invoke. Nothing was changed"
+            )
+        if update.as_node == COPY and values is not None:
+            raise InvalidUpdateError(
+                'as_node="__copy__" copies a checkpoint and takes no values: copy with None, then update. Nothing was changed'
+            )
 
 
 def _superstep(loop: Loop, updates: Sequence[StateUpdate]) -> Program:
@@ -197,7 +212,7 @@ def _still_paused(record: TaskRecord, state: State) -> bool:
     return record.kind == "paused" and record.content.when == "before" and record.content.node in state.due
 
 
-def _clear(loop: Loop) -> None:
+def _clear(loop: Loop) -> Program:
     """Applies what finished tasks wrote, and drops everything that is due."""
     tables, state = loop.tables, loop.state
     written = {record.task_id: record.content for record in loop.records if record.kind == "done"}
@@ -206,7 +221,12 @@ def _clear(loop: Loop) -> None:
         for task in plan(tables, state, 1)
         if written.get(task.id) is not None
     ]
-    apply(state, merge(tables, state, entries))
+    try:
+        apply(state, merge(tables, state, entries))
+    except InvalidUpdateError as error:
+        yield Warn(
+            f"what finished tasks of thread {loop.request.thread_id!r} wrote can't be merged, and is dropped: {error}"
+        )
     state.due, state.sends, state.deferred, state.joins = (), (), (), {}
     state.carried, state.paused_after, loop.records = (), (), ()
 

@@ -19,7 +19,8 @@ from juncture.graph.operations import History, ThreadPrograms, Where, named, pla
 from juncture.graph.snapshots import config_of
 from juncture.persistence import upkeep
 from juncture.persistence.asking import aperformed, performed
-from juncture.savers.base import Saver
+from juncture.persistence.leases import Held, release
+from juncture.savers.base import Lease, Saver
 from juncture.types import RunResult, StateDiff, StateSnapshot, StateUpdate, ThreadSnapshot
 
 if TYPE_CHECKING:
@@ -277,7 +278,12 @@ class ThreadAccess:
             self._threads.prune(None if thread_id is None else named(thread_id), keep, older_than)
         )
 
-    def recover(self, thread_ids: Sequence[str] | None = None, **options: Any) -> list[RecoveredThread]:
+    def recover(
+        self,
+        thread_ids: Sequence[str] | None = None,
+        config: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> list[RecoveredThread]:
         """Finds the threads whose run died with its process, and runs them on to their end or next pause.
 
         A run that paused, failed or was stopped gave its thread back, and isn't touched; nor is one that lives. Several
@@ -285,6 +291,7 @@ class ThreadAccess:
 
         Args:
             thread_ids: Only these.
+            config: As for `invoke`, without a thread.
             options: As for `invoke`.
 
         Returns:
@@ -297,16 +304,17 @@ class ThreadAccess:
                 found += [RecoveredThread(lease.thread_id, None, None)] * taken
                 continue
             try:
-                result = self._invoke(
-                    Call(self._itself, None, None, thread_id=lease.thread_id, held=held, **options)
-                )
+                result = self._invoke(self._taken_up(lease, held, config, options))
                 found.append(RecoveredThread(lease.thread_id, result, None))
             except Exception as error:  # noqa: BLE001 - it is reported
                 found.append(RecoveredThread(lease.thread_id, None, error))
         return found
 
     async def arecover(
-        self, thread_ids: Sequence[str] | None = None, **options: Any
+        self,
+        thread_ids: Sequence[str] | None = None,
+        config: Mapping[str, Any] | None = None,
+        **options: Any,
     ) -> list[RecoveredThread]:
         """As `recover`."""
         found: list[RecoveredThread] = []
@@ -316,7 +324,7 @@ class ThreadAccess:
                 found += [RecoveredThread(lease.thread_id, None, None)] * taken
                 continue
             try:
-                call = Call(self._itself, None, None, thread_id=lease.thread_id, held=held, **options)
+                call = self._taken_up(lease, held, config, options)
                 found.append(RecoveredThread(lease.thread_id, await self._ainvoke(call), None))
             except Exception as error:  # noqa: BLE001 - it is reported
                 found.append(RecoveredThread(lease.thread_id, None, error))
@@ -340,6 +348,16 @@ class ThreadAccess:
     def _itself(self) -> CompiledGraph[Any, Any, Any, Any]:
         """The graph, as what it is: only compiled graphs are made of this."""
         return cast("CompiledGraph[Any, Any, Any, Any]", self)
+
+    def _taken_up(
+        self, lease: Lease, held: Held, config: Mapping[str, Any] | None, options: Mapping[str, Any]
+    ) -> Call:
+        """The call that goes on with a thread that was taken over; if it can't be made, the thread is given back."""
+        try:
+            return Call(self._itself, None, config, thread_id=lease.thread_id, held=held, **options)
+        except BaseException:
+            performed(release(self._saver(), held))
+            raise
 
     def _invoke(self, call: Call) -> Any:
         raise NotImplementedError

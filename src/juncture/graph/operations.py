@@ -23,6 +23,7 @@ from juncture.graph.snapshots import (
     is_graph,
     snapshot,
     thread_snapshot,
+    unreadable_thread,
 )
 from juncture.persistence import leases, upkeep
 from juncture.persistence.asking import Ask, Asking
@@ -67,7 +68,7 @@ def named(thread_id: str) -> str:
     Raises:
         ConfigError: It can't be one.
     """
-    return place_of(thread_id).thread_id
+    return place_of({"configurable": {"thread_id": thread_id}}).thread_id
 
 
 class ThreadPrograms:
@@ -107,11 +108,14 @@ class ThreadPrograms:
         for task, graph in graphs:
             levels = (*place.namespace, task.name if graph.remembers else task.id)
             if namespace_text(levels) in begun:
-                below = Place(place.thread_id, levels, None)
+                then = saved.state.memory.get(task.name) if graph.remembers and place.checkpoint_id else None
+                if graph.remembers and place.checkpoint_id and then is None:
+                    continue  # it hadn't begun yet
+                below = Place(place.thread_id, levels, then)
                 if nested:
                     found[task.id] = yield from self._snapshot(below, nested=True)
                 else:
-                    found[task.id] = config_of(place.thread_id, levels, None)
+                    found[task.id] = config_of(place.thread_id, levels, then)
         return found
 
     def diff(self, first: Where, second: Where) -> Asking[StateDiff]:
@@ -136,46 +140,16 @@ class ThreadPrograms:
     def get_threads(self, after: str | None, limit: int | None) -> Asking[list[ThreadSnapshot]]:
         """Threads with their newest states."""
         found = yield from read_threads(self.saver, self.codec, after=after, limit=limit)
-        return [
-            thread_snapshot(
-                self.tables,
-                thread.thread_id,
-                saved,
-                None if thread.lease is None else thread.lease.holder,
-                runs=None if thread.lease is None else not leases.is_free(thread.lease),
-            )
-            for thread, saved in found
-        ]
-
-    def tell_parents(self, thread_id: str, namespace: tuple[str, ...]) -> Asking[None]:
-        """Closes, in the graphs around an edited one, the questions that it no longer asks."""
-        if not namespace:
-            return
-        saver = self.saver
-        below = yield from self._known(Place(thread_id, namespace, None))
-        still = {q.id for q in open_questions(all_records(below, thread_id, namespace))}
-
-        def telling(lease: Lease) -> Asking[None]:
-            for depth in range(len(namespace) - 1, -1, -1):
-                around = Place(thread_id, namespace[:depth], None)
-                saved = yield from self._known(around)
-                closed = [
-                    TaskRecord(record.task_id, "answer", record.name, None)
-                    for record in all_records(saved, thread_id, around.namespace)
-                    if record.kind == "question"
-                    and record.content.namespace[: len(namespace)] == namespace
-                    and record.name not in still
-                ]
-                if closed:
-                    args = (
-                        thread_id,
-                        namespace_text(around.namespace),
-                        saved.checkpoint_id,
-                        [record_bytes(self.codec, record) for record in closed],
-                    )
-                    yield Ask(saver, "put_records", args, {"lease": lease})
-
-        yield from upkeep.leased(saver, thread_id, telling)
+        listed: list[ThreadSnapshot] = []
+        for thread, saved in found:
+            lease = thread.lease
+            holder = None if lease is None else lease.holder
+            if saved is None:
+                listed.append(unreadable_thread(thread, holder))
+            else:
+                runs = None if lease is None else not leases.is_free(lease)
+                listed.append(thread_snapshot(self.tables, thread.thread_id, saved, holder, runs=runs))
+        return listed
 
     # ---- looking after threads
 
@@ -353,10 +327,12 @@ def keeping(
     """
     if keep is None and older_than is None:
         raise ConfigError("prune needs to know what to keep: keep=n, or older_than=timedelta(…)")
-    if keep is not None and keep < 1:
-        raise ConfigError(f"keep is at least 1, got {keep}: the newest checkpoint always stays")
+    if keep is not None and (type(keep) is not int or keep < 1):
+        raise ConfigError(
+            f"keep is a whole number, at least 1, got {keep!r}: the newest checkpoint always stays"
+        )
     age = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
-    if age is not None and age < 0:
+    if age is not None and not age >= 0:
         raise ConfigError(f"older_than is a time that has passed, got {older_than!r}")
     since = None if age is None else datetime.now(UTC).timestamp() - age
 

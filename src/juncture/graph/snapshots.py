@@ -7,6 +7,7 @@ doesn't have, is shown as well; only running it is refused.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -19,6 +20,7 @@ from juncture.engine.streaming import updates_payload, values_payload
 from juncture.engine.tables import GRAPH, Tables
 from juncture.engine.task import task_id
 from juncture.persistence.format import namespace_text
+from juncture.savers.base import StoredThread
 from juncture.types import (
     ROOT,
     Interrupt,
@@ -164,7 +166,8 @@ def _values(tables: Tables, state: State, tasks: Sequence[Due]) -> Any:
     shown = State(values=dict(state.values), cells=dict(state.cells))
     ended = [(task.name, task.writes) for task in tasks if task.writes is not None]
     if ended:
-        apply(shown, merge(tables, shown, ended))
+        with suppress(Exception):  # what can't be merged will fail the step; looking at the thread doesn't
+            apply(shown, merge(tables, shown, ended))
     values = values_payload(shown, None)
     return values.get(ROOT) if tables.entry.root_value else values
 
@@ -178,6 +181,14 @@ def is_graph(tables: Tables, name: str) -> Tables | None:
     """The tables of the nested graph that a node is; None if it is none."""
     node = tables.nodes.get(name)
     return node.graph if node is not None and node.kind == GRAPH else None
+
+
+def unreadable_thread(thread: StoredThread, holder: str | None) -> ThreadSnapshot:
+    """A thread in a listing whose newest checkpoint can't be read."""
+    stored = thread.head.checkpoint
+    return ThreadSnapshot(
+        thread.thread_id, "unreadable", stored.step, when(stored.created_at), (), (), holder
+    )
 
 
 def thread_snapshot(

@@ -5,19 +5,22 @@ Nothing here takes a lease: what is read is a committed state, whoever runs the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from juncture.engine.state import Saved
+from juncture.engine.state import Saved, TaskRecord
 from juncture.engine.values import copied
-from juncture.errors import CheckpointNotFoundError
+from juncture.errors import CheckpointNotFoundError, SerializationError, note
 from juncture.persistence.asking import Ask, Asking
 from juncture.persistence.codec import Codec
 from juncture.persistence.format import (
+    VERSION,
     Body,
     bare_state,
     body_of_parts,
+    namespace_levels,
     next_body,
     part_places,
     payloads_of,
@@ -26,7 +29,7 @@ from juncture.persistence.format import (
     saved_checkpoint,
     saved_of,
 )
-from juncture.savers.base import LoadedCheckpoint, Part, Saver, StoredThread, needed_parts
+from juncture.savers.base import LoadedCheckpoint, Part, Saver, StoredRecord, StoredThread, needed_parts
 
 Matches = Callable[[LoadedCheckpoint, Mapping[str, Any]], bool]
 """Whether a checkpoint is wanted, by its columns and its header."""
@@ -49,7 +52,26 @@ def read_checkpoint(
                 f"thread {thread_id!r} has no checkpoint {checkpoint_id!r}{within}. Its history lists those it has"
             )
         return None
-    return saved_checkpoint(codec, found)
+    with _at(found):
+        return saved_checkpoint(codec, found)
+
+
+@contextmanager
+def _at(found: LoadedCheckpoint) -> Generator[None, None, None]:
+    """What can't be read says of which checkpoint it is."""
+    try:
+        yield
+    except SerializationError as error:
+        stored = found.checkpoint
+        error.thread_id, error.namespace, error.step = (
+            stored.thread_id,
+            namespace_levels(stored.namespace),
+            stored.step,
+        )
+        note(
+            error, f"juncture: while reading checkpoint {stored.checkpoint_id} of thread {stored.thread_id!r}"
+        )
+        raise
 
 
 def read_page(
@@ -82,7 +104,7 @@ def read_page(
         saver, "history", (thread_id, namespace), {"before": before, "limit": limit, "records": True}
     )
     last = page[-1].checkpoint.checkpoint_id if len(page) == limit else None
-    headed = [(found, read_header(codec, found.checkpoint.header)) for found in page]
+    headed = [(found, _header(codec, found)) for found in page]
     wanted = [(found, header) for found, header in headed if matches(found, header)]
     if not values:
         return [_without_values(codec, found, header) for found, header in wanted], last
@@ -93,19 +115,36 @@ def read_page(
     return _with_values(codec, wanted, {part.seq: part.payload for part in parts}), last
 
 
+def _header(codec: Codec, found: LoadedCheckpoint) -> dict[str, Any]:
+    with _at(found):
+        return read_header(codec, found.checkpoint.header)
+
+
 def _without_values(codec: Codec, found: LoadedCheckpoint, header: dict[str, Any]) -> Saved:
     stored = found.checkpoint
+    with _at(found):
+        records = [_light_record(codec, record) for record in found.records]
     return Saved(
         stored.checkpoint_id,
         stored.parent_id,
         bare_state(stored.step, header),
-        [read_record(codec, record) for record in found.records],
+        records,
         stored.source,
         stored.run_id,
         stored.created_at,
         found.head_id,
         header.get("metadata", {}),
     )
+
+
+def _light_record(codec: Codec, stored: StoredRecord) -> TaskRecord:
+    """A record, without the values that a task wrote or a call gave."""
+    if stored.kind == "done":
+        taken_back = stored.content == codec.pack([VERSION, None])
+        return TaskRecord(stored.task_id, "done", stored.name, None if taken_back else ([], [], []))
+    if stored.kind == "call":
+        return TaskRecord(stored.task_id, "call", stored.name, None)
+    return read_record(codec, stored)
 
 
 def _with_values(
@@ -134,13 +173,17 @@ def _with_values(
 
 def read_threads(
     saver: Saver, codec: Codec, *, after: str | None, limit: int | None
-) -> Asking[list[tuple[StoredThread, Saved]]]:
-    """Threads with their newest checkpoints, without values."""
+) -> Asking[list[tuple[StoredThread, Saved | None]]]:
+    """Threads with their newest checkpoints, without values; None for one that can't be read."""
     found: list[StoredThread] = yield Ask(saver, "threads", (), {"after": after, "limit": limit})
-    return [
-        (thread, _without_values(codec, thread.head, read_header(codec, thread.head.checkpoint.header)))
-        for thread in found
-    ]
+    read: list[tuple[StoredThread, Saved | None]] = []
+    for thread in found:
+        try:
+            saved = _without_values(codec, thread.head, _header(codec, thread.head))
+        except SerializationError:
+            saved = None
+        read.append((thread, saved))
+    return read
 
 
 def without_thread(saved: Saved, origin: str) -> Saved:

@@ -29,6 +29,7 @@ from juncture.savers.base import (
     StoredRecord,
     StoredThread,
     check_next,
+    drops_all,
     head_moved,
     lease_lost,
     thread_busy,
@@ -209,11 +210,15 @@ class PostgresSaver(Saver):
             with session.transaction():
                 series = rows(session, self._sql.lock, {"thread_id": thread_id, "namespace": namespace})
                 for series_id, head_id in series:
-                    if head_id in gone:
-                        raise SaverError(
-                            f"checkpoint {head_id} is the newest of thread {thread_id!r} and can't be dropped; delete "
-                            "the thread instead. Nothing was removed."
-                        )
+                    ids = (
+                        [i for (i,) in rows(session, self._sql.ids, {"id": series_id})]
+                        if head_id in gone
+                        else ()
+                    )
+                    if drops_all(thread_id, namespace, ids, gone, head_id):
+                        do(session, self._sql.delete_one, {"id": series_id})
+                        do(session, self._sql.delete_rows, {"ids": [series_id]})
+                        continue
                     do(session, self._sql.drop, {"id": series_id, "gone": gone})
                     do(session, self._sql.drop_parts, {"id": series_id})
 

@@ -232,6 +232,8 @@ _DROP: Final[LiteralString] = """
     )
     DELETE FROM {s}.records WHERE series_id = %(id)s AND seq IN (SELECT seq FROM dropped)
 """
+_IDS: Final[LiteralString] = "SELECT checkpoint_id FROM {s}.checkpoints WHERE series_id = %(id)s"
+_DELETE_ONE: Final[LiteralString] = "DELETE FROM {s}.series WHERE id = %(id)s"
 _DROP_PARTS: Final[LiteralString] = """
     WITH needed AS (
         SELECT range_agg(int8range(span.first, span.last, '[]')) AS places
@@ -328,6 +330,8 @@ class Statements:
         self.lock = ready("SELECT id, head_id FROM {s}.series " + _OF_SERIES + " FOR NO KEY UPDATE")
         self.drop = ready(_DROP)
         self.drop_parts = ready(_DROP_PARTS)
+        self.ids = ready(_IDS)
+        self.delete_one = ready(_DELETE_ONE)
         self.delete_lease = ready("DELETE FROM {s}.leases WHERE thread_id = %(thread_id)s")
         self.delete_series = ready("DELETE FROM {s}.series WHERE thread_id = %(thread_id)s RETURNING id")
         self.delete_rows = ready(_DELETE_ROWS)
