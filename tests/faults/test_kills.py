@@ -149,7 +149,9 @@ def test_whenever_a_process_is_killed_nothing_saved_is_lost_or_done_twice(kind, 
     for number in range(LANES):
         folder = tmp_path / str(number)
         folder.mkdir()
-        url = place or f"{kind}:{folder / 'saved'}"  # a file for each, so that the killed was the only one to write
+        url = (
+            place or f"{kind}:{folder / 'saved'}"
+        )  # a file for each, so that the killed was the only one to write
         lanes.append(Lane(kind, url, folder, number))
     with ThreadPoolExecutor(LANES) as pool:
         kills = list(pool.map(lambda lane: lane.go(each), lanes))
