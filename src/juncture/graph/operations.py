@@ -151,6 +151,36 @@ class ThreadPrograms:
                 listed.append(thread_snapshot(self.tables, thread.thread_id, saved, holder, runs=runs))
         return listed
 
+    def tell_parents(self, thread_id: str, namespace: tuple[str, ...]) -> Asking[None]:
+        """Closes, in the graphs around an edited one, the questions that it no longer asks."""
+        if not namespace:
+            return
+        saver = self.saver
+        below = yield from self._known(Place(thread_id, namespace, None))
+        still = {q.id for q in open_questions(all_records(below, thread_id, namespace))}
+
+        def telling(lease: Lease) -> Asking[None]:
+            for depth in range(len(namespace) - 1, -1, -1):
+                around = Place(thread_id, namespace[:depth], None)
+                saved = yield from self._known(around)
+                closed = [
+                    TaskRecord(record.task_id, "answer", record.name, None)
+                    for record in all_records(saved, thread_id, around.namespace)
+                    if record.kind == "question"
+                    and record.content.namespace[: len(namespace)] == namespace
+                    and record.name not in still
+                ]
+                if closed:
+                    args = (
+                        thread_id,
+                        namespace_text(around.namespace),
+                        saved.checkpoint_id,
+                        [record_bytes(self.codec, record) for record in closed],
+                    )
+                    yield Ask(saver, "put_records", args, {"lease": lease})
+
+        yield from upkeep.leased(saver, thread_id, telling)
+
     # ---- looking after threads
 
     def archive(self, thread_id: str) -> Asking[str]:
