@@ -13,7 +13,9 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from bench import footprint, graphs
+from bench import chat, footprint, graphs, stores
+from bench.libraries import JUNCTURE
+from bench.measure import Closing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +31,10 @@ class Case:
     make: Callable[[Library], Callable[[], Any]]
     self_timed: bool = False
     """Calls return their figure; each call is a block of its own kind and isn't repeated to fill 5 ms."""
+    once: bool = False
+    """One call says all there is: it isn't warmed up, and not repeated."""
+    long_for_peer: bool = False
+    """LangGraph takes minutes and gigabytes, and is measured only if that is asked for."""
 
 
 class WrongResultError(Exception):
@@ -68,6 +74,104 @@ def counting(
         return acall if is_async else call
 
     return make
+
+
+def on_disk(length: int, synchronous: stores.Synchronous, *, is_async: bool = False) -> Case:
+    """A chain with a saver on a SQLite file; each run is a new thread of the same file."""
+    action = graphs.abump if is_async else graphs.bump
+
+    def make(lib: Library) -> Callable[[], Any]:
+        path = stores.new_file()
+        built = graphs.chain(lib, length, action)
+        threads = itertools.count()
+        opened: list[tuple[stores.Store, Any]] = []
+
+        def given() -> tuple[dict[str, Any], dict[str, Any]]:
+            thread = {"thread_id": f"{next(threads)}"}
+            return {"n": 0, "name": "bench"}, {"recursion_limit": length + 10, "configurable": thread}
+
+        def begin(store: stores.Store) -> None:
+            opened.append((store, built.compile(checkpointer=store.saver)))
+
+        def call() -> None:
+            expect(opened[0][1].invoke(*given())["n"], length)
+
+        async def acall() -> None:
+            if not opened:  # the peer's saver belongs to the loop that is running
+                begin(await stores.asqlite(lib, path, synchronous))
+            expect((await opened[0][1].ainvoke(*given()))["n"], length)
+
+        async def aclose() -> None:
+            for store, _ in opened:
+                await store.close()
+
+        if is_async:
+            return Closing(acall, aclose)
+        begin(stores.sqlite(lib, path, synchronous))
+        return Closing(call, opened[0][0].close)
+
+    kind = "async run" if is_async else "sync run"
+    return Case(f"chain of {length}, SQLite {synchronous}, {kind}", make)
+
+
+def bytes_a_step(steps: int) -> Case:
+    """A self-timed case whose figure is bytes."""
+
+    def make(lib: Library) -> Callable[[], Any]:
+        return partial(stores.bytes_a_step, lib, steps)
+
+    return Case(f"bytes of {steps} steps", make, self_timed=True, once=True)
+
+
+def listing(checkpoints: int, *, values: bool, limit: int | None = None) -> Case:
+    """The history of a long thread, newest first: all of it, or so many. Only Juncture can leave values out."""
+
+    def make(lib: Library) -> Callable[[], Any]:
+        store, graph, config = _long(lib, checkpoints)
+        options = {} if values or lib is not JUNCTURE else {"values": False}
+
+        def call() -> None:
+            found = sum(1 for _ in graph.get_state_history(config, limit=limit, **options))
+            if limit or lib is JUNCTURE:
+                expect(found, limit or checkpoints)
+            else:
+                expect(found, checkpoints + 1)  # it saves what `START` makes of the input as well
+
+        return Closing(call, store.close)
+
+    return Case(f"listing {limit or 'all'} of {checkpoints}, {values=}", make)
+
+
+def loading(checkpoints: int, step: int) -> Case:
+    """The state of a long thread after one of its steps."""
+
+    def make(lib: Library) -> Callable[[], Any]:
+        store, graph, config = _long(lib, checkpoints)
+        if step < checkpoints - 1:
+            config = next(iter(graph.get_state_history(config, filter={"step": step}))).config
+
+        def call() -> None:
+            expect(graph.get_state(config).values["n"], step)
+
+        return Closing(call, store.close)
+
+    return Case(f"loading step {step} of {checkpoints}", make)
+
+
+def _long(lib: Library, checkpoints: int) -> tuple[stores.Store, Any, dict[str, Any]]:
+    store = stores.sqlite(lib, stores.long_thread(lib, checkpoints), "NORMAL")
+    graph = graphs.loop(lib, checkpoints - 1).compile(checkpointer=store.saver)
+    return store, graph, {"configurable": {"thread_id": "long"}}
+
+
+def chats(saver: chat.SaverKind, messages: chat.MessageKind, turns: int, figure: str) -> Case:
+    """One figure of a chat in a fresh interpreter."""
+
+    def make(lib: Library) -> Callable[[], Any]:
+        return lambda: chat.figures(lib, saver, messages, turns)[figure]
+
+    name = f"chat of {turns}, {messages}, {saver}, {figure}"
+    return Case(name, make, self_timed=True, once=True, long_for_peer=turns > 200)
 
 
 def chain(length: int, action: Any = graphs.bump, *, saver: bool = False, is_async: bool = False) -> Case:

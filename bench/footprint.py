@@ -68,3 +68,9 @@ def measured(statement: str, line: int) -> float:
     if result.returncode:
         raise RuntimeError(f"{statement.splitlines()[0]!r} failed in a fresh interpreter:\n{result.stderr}")
     return float(result.stdout.split()[line])
+
+
+def peak() -> int:
+    """Bytes that were resident in this process at most so far."""
+    with open("/proc/self/status", encoding="ascii") as lines:
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))

@@ -19,7 +19,7 @@ class NotThereError(Exception):
     """The library, or a name of it, can't be imported."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Library:
     """One library: ``library.StateGraph``, ``library.Send`` and so on, wherever it keeps them."""
 
@@ -64,13 +64,22 @@ LANGGRAPH = Library(
         "END": "langgraph.graph",
         "Send": "langgraph.types",
         "InMemorySaver": "langgraph.checkpoint.memory",
+        "SqliteSaver": "langgraph.checkpoint.sqlite",
+        "AsyncSqliteSaver": "langgraph.checkpoint.sqlite.aio",
+        "add_messages": "langgraph.graph.message",
         "get_stream_writer": "langgraph.config",
     },
 )
 JUNCTURE = Library(
     "Juncture",
     "juncture",
-    dict.fromkeys(["StateGraph", "START", "END", "Send", "InMemorySaver", "get_stream_writer"], "juncture"),
+    {
+        **dict.fromkeys(
+            ["StateGraph", "START", "END", "Send", "InMemorySaver", "get_stream_writer"], "juncture"
+        ),
+        **dict.fromkeys(["add_messages", "register_type"], "juncture"),
+        "SqliteSaver": "juncture.savers",
+    },
     inline={"inline": True},
 )
 LIBRARIES = (LANGGRAPH, JUNCTURE)

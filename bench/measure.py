@@ -7,10 +7,10 @@ import faulthandler
 import gc
 import inspect
 import math
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bench.libraries import NotThereError
 
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 BLOCK_S = 0.005
 MAX_BLOCKS = 60
-HANG_S = 120
+HANG_S = 300
 """A case that takes longer shows where it stands and ends the process."""
+LONG_S = 3600
+"""The same where what takes long was asked for."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,16 @@ class Minima:
     """Library name to the name that couldn't be imported."""
     failed: dict[str, str] = field(default_factory=dict)
     """Library name to the error that a call raised."""
+    left_out: set[str] = field(default_factory=set)
+    """Libraries that weren't asked, because it takes them too long."""
     blocks: int = 0
+
+
+class Closing(NamedTuple):
+    """A call, and what is to be called when the case is over: a function or a coroutine function."""
+
+    call: Callable[[], Any]
+    close: Callable[[], Any]
 
 
 @dataclass
@@ -94,30 +105,40 @@ class Subject:
 
 
 def minima(
-    makers: Mapping[str, Callable[[], Callable[[], Any]]], effort: Effort, *, self_timed: bool = False
+    makers: Mapping[str, Callable[[], Callable[[], Any] | Closing]],
+    effort: Effort,
+    *,
+    self_timed: bool = False,
+    once: bool = False,
+    hang_s: float = HANG_S,
 ) -> Minima:
     """The smallest block of each subject; a subject that fails is reported and left out.
 
     Args:
-        makers: By name, a function that builds the subject's call.
+        makers: By name, a function that builds the subject's call, and may say what closes it.
         effort: How long to look.
         self_timed: The calls return their figures.
+        once: One call each says all: no warm-up, one block.
+        hang_s: Seconds after which the process is ended.
     """
     found = Minima()
-    faulthandler.dump_traceback_later(HANG_S, exit=True)
+    faulthandler.dump_traceback_later(hang_s, exit=True)
     try:
-        with asyncio.Runner() as runner, collector_thawed():
+        with asyncio.Runner() as runner, collector_thawed(), ExitStack() as closing:
             subjects, turn_s = [], 0.0
             for name, make in makers.items():
                 with blamed(found, name):
-                    subject = Subject(name, make(), self_timed, runner)
-                    turn_s += subject.warm_up()
+                    made = make()
+                    if isinstance(made, Closing):
+                        closing.callback(_close, made.close, runner)
+                        made = made.call
+                    subject = Subject(name, made, self_timed, runner)
+                    turn_s += 0 if once else subject.warm_up()
                     subjects.append(subject)
             gc.collect()
             gc.freeze()
-            found.blocks = min(
-                MAX_BLOCKS, max(effort.min_blocks, int(effort.case_s / turn_s) if turn_s else 0)
-            )
+            wanted = int(effort.case_s / turn_s) if turn_s else 0
+            found.blocks = 1 if once else min(MAX_BLOCKS, max(effort.min_blocks, wanted))
             for _ in range(found.blocks):
                 for subject in subjects:
                     if subject.name not in found.failed:
@@ -128,6 +149,13 @@ def minima(
     finally:
         faulthandler.cancel_dump_traceback_later()
     return found
+
+
+def _close(close: Callable[[], Any], runner: asyncio.Runner) -> None:
+    if inspect.iscoroutinefunction(close):
+        runner.run(close())
+    else:
+        close()
 
 
 @contextmanager

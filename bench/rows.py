@@ -13,6 +13,7 @@ from bench import cases, graphs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bench import chat
     from bench.cases import Case
 
 MICROSECONDS = "µs"
@@ -22,6 +23,10 @@ STEPS = 200
 """Length of the loops."""
 CHUNKS = 10_000
 RUNS = 1_000
+TURNS = (200, 1_000)
+"""Of the chats. LangGraph has the longer one only with ``--long``."""
+CHECKPOINTS = 10_000
+"""Of the long thread."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,15 @@ def ms(seconds: float) -> float:
 
 def mb(size: float, bare: float = 0.0) -> float:
     return (size - bare) / 2**20
+
+
+def as_it_is(figure: float) -> float:
+    return figure
+
+
+def grown(first: float, last: float) -> float:
+    """A last turn over a first one."""
+    return last / first
 
 
 def growth(one: float, few: float, many: float) -> float:
@@ -179,6 +193,73 @@ def _streams() -> list[Row]:
     return rows
 
 
+def _on_disk() -> list[Row]:
+    rows = [
+        Row(
+            "step: SQLite NORMAL, chain of 100, sync", (cases.on_disk(100, "NORMAL"),), each(100), at_least(8)
+        ),
+        Row(
+            "step: SQLite NORMAL, chain of 100, async",
+            (cases.on_disk(100, "NORMAL", is_async=True),),
+            each(100),
+            at_least(12),
+        ),
+        Row("step: SQLite FULL, chain of 100, sync", (cases.on_disk(100, "FULL"),), each(100), at_least(2.5)),
+        Row(
+            "step: SQLite FULL, chain of 100, async",
+            (cases.on_disk(100, "FULL", is_async=True),),
+            each(100),
+            at_least(2.5),
+        ),
+        Row("step: SQLite, file", (cases.bytes_a_step(1000),), as_it_is, unit="bytes"),
+    ]
+    title, newest = f"history: thread of {CHECKPOINTS:,}", CHECKPOINTS - 1
+    rows += [
+        Row(f"{title}, list all", (cases.listing(CHECKPOINTS, values=False),), ms, unit="ms"),
+        Row(f"{title}, list all with values", (cases.listing(CHECKPOINTS, values=True),), ms, unit="ms"),
+        Row(
+            f"{title}, list the newest 10",
+            (cases.listing(CHECKPOINTS, values=False, limit=10),),
+            ms,
+            unit="ms",
+        ),
+        Row(f"{title}, load the newest", (cases.loading(CHECKPOINTS, newest),), each(1)),
+        Row(f"{title}, load one of the middle", (cases.loading(CHECKPOINTS, CHECKPOINTS // 2),), each(1)),
+    ]
+    return rows
+
+
+def _chats(messages: chat.MessageKind) -> list[Row]:
+    """Targets stand at the longer chat, whose figures they are."""
+    rows = []
+    for turns in TURNS:
+        file, first, last = (
+            cases.chats("sqlite", messages, turns, figure) for figure in ("file", "first ten", "last ten")
+        )
+        peak = cases.chats("memory", messages, turns, "peak")
+        title, judged = f"chat: {turns:,} turns, {messages}", turns == TURNS[-1]
+        rows += [
+            Row(f"{title}, SQLite file", (file,), mb, at_most(5) if judged else Target(), unit="MB"),
+            Row(f"{title}, a first turn", (first,), each(1)),
+            Row(f"{title}, a last turn", (last,), each(1)),
+            Row(
+                f"{title}, last over first",
+                (first, last),
+                grown,
+                at_most(3) if judged else Target(),
+                unit=TIMES,
+            ),
+            Row(
+                f"{title}, memory saver, peak",
+                (peak,),
+                mb,
+                at_most(100) if judged else Target(),
+                unit="MB",
+            ),
+        ]
+    return rows
+
+
 def _machine_wide() -> list[Row]:
     concurrent = cases.concurrent_runs(RUNS, 5)
     memory = cases.imported("memory")
@@ -207,5 +288,6 @@ def _floors() -> list[Row]:
 
 def all_rows(*, floor: bool) -> list[Row]:
     """In the table's order; the floor's rows come last."""
-    rows = [*_steps(), *_flatness(), *_fans(), *_subgraphs(), *_streams(), *_machine_wide()]
+    rows = [*_steps(), *_on_disk(), *_flatness(), *_fans(), *_subgraphs(), *_streams(), *_machine_wide()]
+    rows += [*_chats("dicts"), *_chats("LangChain")]
     return rows + _floors() if floor else rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import sqlite3
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ class Result:
     """Library name to figure, in the row's unit; without the libraries that are missing or failed."""
     notes: list[str] = field(default_factory=list)
     failed: set[str] = field(default_factory=set)
+    left_out: set[str] = field(default_factory=set)
+    """Libraries that are measured only with ``--long``."""
     floor_us: float | None = None
 
     @property
@@ -58,6 +61,7 @@ def result(row: Row, found: Mapping[str, Minima], floor_us: Callable[[bool], flo
     gathered = [found[case.name] for case in row.cases]
     made = Result(row, {})
     divisor = made.floor_us = floor_us(row.floor) if row.floor is not None else None
+    made.left_out = set().union(*[minima.left_out for minima in gathered])
     for lib in LIBRARIES:
         for minima in gathered:
             if problem := minima.failed.get(lib.name):
@@ -83,6 +87,8 @@ def _with_unit(text: str, unit: str) -> str:
 def _cell(measured: Result, name: str) -> str:
     if name in measured.failed:
         return "failed"
+    if name in measured.left_out:
+        return "with --long"
     if name not in measured.figures:
         return DASH
     unit = measured.row.unit
@@ -142,12 +148,19 @@ def as_json(results: list[Result]) -> list[dict[str, Any]]:
 def versions() -> dict[str, str]:
     """What was compared, and what it stands on."""
     found = {lib.name: lib.version or "not there" for lib in LIBRARIES}
-    for name in ("langgraph-checkpoint", "langchain-core", "pydantic", "ormsgpack"):
+    for name in (
+        "langgraph-checkpoint",
+        "langgraph-checkpoint-sqlite",
+        "langchain-core",
+        "pydantic",
+        "ormsgpack",
+    ):
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return {"Python": f"{platform.python_implementation()} {platform.python_version()}", **found}
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    return {"Python": python, "SQLite": sqlite3.sqlite_version, **found}
 
 
 def machine() -> dict[str, str]:
