@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from juncture.cli.asking import ask
 from juncture.cli.inputs import read_options, read_text
 from juncture.cli.reporting import question_text
 from juncture.errors import ConfigError
@@ -62,9 +63,8 @@ def asked(questions: Sequence[Interrupt]) -> Answers:
     for question in questions:
         draw_question(console, question)
         while True:
-            try:
-                text = input(PROMPT).strip()
-            except EOFError:
+            text = ask(PROMPT, sys.stdout)
+            if text is None:
                 console.print()
                 return found
             if not text:

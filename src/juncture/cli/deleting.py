@@ -6,6 +6,7 @@ import sys
 
 import typer
 
+from juncture.cli.asking import ask
 from juncture.cli.exits import ExitCode
 from juncture.cli.saying import say, visible
 from juncture.errors import ConfigError
@@ -22,7 +23,6 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
         raise ConfigError(f"{question} Nobody can be asked here: say it with --yes. Nothing was removed")
-    print(f"{visible(question)} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201 - this is the command line
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if (ask(f"{visible(question)} [y/N] ", sys.stderr) or "").lower() not in ("y", "yes"):
         say("nothing was removed")
         raise typer.Exit(ExitCode.CANCELLED)

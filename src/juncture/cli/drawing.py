@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from difflib import ndiff
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 from rich.console import Console
 from rich.padding import Padding
@@ -30,6 +30,8 @@ STATUS_STYLES = {
     "failed": "red",
     "dead": "red",
 }
+_FOLDED: Final = ("thread", "next", "waits for")
+"""Columns that give way where the terminal is narrow; an id that is broken can't be copied."""
 
 
 def console_on(stream: TextIO) -> Console:
@@ -76,7 +78,8 @@ def history_table(found: Iterable[StateSnapshot]) -> Table:
 def _table(*heads: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for head in heads:
-        table.add_column(head, overflow="fold", justify="right" if head == "step" else "left")
+        justify = "right" if head == "step" else "left"
+        table.add_column(head, overflow="fold", no_wrap=head not in _FOLDED, justify=justify)
     return table
 
 

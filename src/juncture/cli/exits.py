@@ -15,9 +15,10 @@ class ExitCode(IntEnum):
     DONE = 0
     """It did what was asked; for `check`: without findings that matter."""
     FAILED = 1
-    """The graph raised an exception; for `check`: there are findings."""
+    """The graph raised an exception; for `check`: there are findings; for commands on threads: it couldn't be done."""
     USAGE = 2
-    """Nothing was run: wrong arguments, no such file or graph, bad JSON, a file that can't be imported or built."""
+    """Nothing was run or changed: wrong arguments, no such file, graph or thread, bad JSON, a file that can't be
+    imported or built, a thread that is in use."""
     INTERRUPTED = 3
     """The graph paused and waits: for an answer, or before or after a node."""
     LIMIT = 4
@@ -25,7 +26,7 @@ class ExitCode(IntEnum):
     DRAINED = 5
     """The run was asked to end early, and did so after a superstep."""
     CANCELLED = 130
-    """Ctrl-C."""
+    """Ctrl-C; or the answer to whether something is to be removed was no."""
     READER_GONE = 141
     """Whoever read the output has closed it, as `head` does; the run was stopped."""
 
