@@ -265,9 +265,7 @@ class AsyncDriver(Driver):
         if log is None:
             return None
         try:
-            return await log.asave(
-                program.namespace, effect.state, source=effect.source, records=effect.records
-            )
+            return await log.asave(program.namespace, effect.state, effect.source)
         except BaseException as error:  # noqa: BLE001 - raised again, once the program has heard of it
             self.not_saved(program, error)
 

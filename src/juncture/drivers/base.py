@@ -325,7 +325,7 @@ class Driver(ABC):
         if self.halted:
             raise Cancelled("the run around this one was stopped before its checkpoint was saved")
         try:
-            return log.save(program.namespace, effect.state, source=effect.source, records=effect.records)
+            return log.save(program.namespace, effect.state, effect.source)
         except BaseException as error:  # noqa: BLE001 - raised again, once the program has heard of it
             self.not_saved(program, error)
 

@@ -219,7 +219,7 @@ def _take_input(loop: Loop, saved: Saved | None) -> Program:
     advance(tables, state, [done])
     if request.saving:
         _mark(state, request)
-        loop.head = yield Save(state, "input", [])
+        loop.head = yield Save(state, "input")
     return tables.strict or loop.shows(changes)
 
 
@@ -272,7 +272,7 @@ def _go_on(loop: Loop, saved: Saved | None) -> Program:
             f"there is nothing to go on with: thread {request.thread_id!r} has finished. Give an input"
         )
     if _is_old(saved):
-        loop.head = yield Save(state, "fork", [])
+        loop.head = yield Save(state, "fork")
     questions = open_questions(saved.records)
     answers = {q.id: request.answers[q.id] for q in questions if q.id in request.answers}
     new = _answer_records(loop, answers | _passed(loop, questions))
@@ -296,7 +296,7 @@ def _take_command(loop: Loop, saved: Saved | None) -> Program:
         answers = match(request.resume, questions, strict=strict) if questions or strict else {}
         request.answers.update(answers)
         if saved is not None and _is_old(saved) and not updates:
-            loop.head = yield Save(state, "fork", [])
+            loop.head = yield Save(state, "fork")
         new = _answer_records(loop, _passed(loop, questions) | answers)
         if new and not updates:
             yield SaveWrites(new)
@@ -309,7 +309,7 @@ def _take_command(loop: Loop, saved: Saved | None) -> Program:
         if request.saving:
             # The step stays the same: so do the ids of its tasks, and what was saved about them is carried along.
             state.carried, state.paused_after = tuple(loop.records), ()
-            loop.head = yield Save(state, "command", [])
+            loop.head = yield Save(state, "command")
 
 
 def _answer_records(loop: Loop, answers: dict[str, Any]) -> list[TaskRecord]:

@@ -57,7 +57,7 @@ def edit(loop: Loop, supersteps: Sequence[Sequence[StateUpdate]]) -> Program:
         else:
             source = "update"
             yield from _superstep(loop, updates)
-        loop.head = yield Save(loop.state, source, [])
+        loop.head = yield Save(loop.state, source)
 
 
 def _check(updates: Sequence[StateUpdate]) -> None:

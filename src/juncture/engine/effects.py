@@ -35,11 +35,10 @@ class Load:
 
 @dataclass(slots=True)
 class Save:
-    """Save a checkpoint, together with what is known about the last task of its step. -> its id."""
+    """Save a checkpoint. What the tasks of its step wrote is in it, so nothing else is saved of the last. -> its id."""
 
     state: State
     source: str
-    records: list[TaskRecord]
 
 
 @dataclass(slots=True)

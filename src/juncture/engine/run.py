@@ -272,7 +272,7 @@ class Loop:
     def _heard_done(self, done: Done) -> Program:
         """Saves and shows what a task did, unless the step's checkpoint is about to say it."""
         request = self.request
-        if request.saving:
+        if request.saving and len(self.tasks) > 1:
             content = (done.writes, done.targets, done.sends)
             memory = () if done.memory is None else (done.memory,)
             self.unsaved.append(TaskRecord(done.task.id, "done", "", (*content, *memory)))
@@ -417,9 +417,9 @@ class Loop:
         state.carried = ()
         if request.saving:
             state.ran = self.last_nodes
-            records, self.unsaved = self.unsaved, []
+            self.unsaved = []  # what the last tasks of the step did is in the checkpoint
             try:
-                self.head = yield Save(state, "loop", records)
+                self.head = yield Save(state, "loop")
             except BaseException as error:
                 self._not_saved(error)
                 raise

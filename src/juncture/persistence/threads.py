@@ -197,17 +197,13 @@ class ThreadLog:
         """As `load`."""
         return await self._awaited(self._load(namespace, checkpoint_id))
 
-    def save(
-        self, namespace: Namespace, state: State, source: str = "loop", records: Sequence[TaskRecord] = ()
-    ) -> str:
-        """Saves a state as the new head of a namespace, together with the last records of the step that made it.
+    def save(self, namespace: Namespace, state: State, source: str = "loop") -> str:
+        """Saves a state as the new head of a namespace.
 
         Args:
             namespace: Loaded before by this run; if it wasn't, it must be new.
             state: Isn't referred to afterwards.
             source: ``input``, ``loop``, ``update``, ``fork`` or ``command``.
-            records: About the tasks of the step that made the state; they stand beside the head until now. None right
-                after going back to an older checkpoint.
 
         Returns:
             The id of the checkpoint.
@@ -217,13 +213,11 @@ class ThreadLog:
             LeaseLostError: Another run took over the thread. Nothing was saved.
             SerializationError: A value can't be stored. Nothing was saved.
         """
-        return performed(self._save(namespace, state, source, records))
+        return performed(self._save(namespace, state, source))
 
-    async def asave(
-        self, namespace: Namespace, state: State, source: str = "loop", records: Sequence[TaskRecord] = ()
-    ) -> str:
-        """As `save`. The state and the records are encoded before anything is awaited."""
-        return await self._awaited(self._save(namespace, state, source, records))
+    async def asave(self, namespace: Namespace, state: State, source: str = "loop") -> str:
+        """As `save`. The state is encoded before anything is awaited."""
+        return await self._awaited(self._save(namespace, state, source))
 
     def save_records(self, namespace: Namespace, checkpoint_id: str, records: Sequence[TaskRecord]) -> None:
         """Saves records of the step that follows a checkpoint, which must be the head.
@@ -343,9 +337,7 @@ class ThreadLog:
 
     # ---- save
 
-    def _save(
-        self, namespace: Namespace, state: State, source: str, records: Sequence[TaskRecord]
-    ) -> Asking[str]:
+    def _save(self, namespace: Namespace, state: State, source: str) -> Asking[str]:
         self._check_open()
         point = self._points.get(namespace)
         if point is None:
@@ -355,7 +347,7 @@ class ThreadLog:
         now = self._clock()
         checkpoint_id = self._ids.next(now, point.head)
         try:
-            yield from self._put(point, state, source, checkpoint_id, now, records)
+            yield from self._put(point, state, source, checkpoint_id, now)
         except BaseException as error:
             self._not_saved(error, "saving", namespace, checkpoint_id, state.step)
             raise
@@ -368,14 +360,9 @@ class ThreadLog:
         source: str,
         checkpoint_id: str,
         now: int,
-        records: Sequence[TaskRecord],
     ) -> Asking[None]:
         seq = point.seq + 1
-        named = {
-            "follows": point.head,
-            "records": self._encoded(records) if records else (),
-            "lease": self._lease,
-        }
+        named = {"follows": point.head, "lease": self._lease}
         payload, builds_on = point.track.encode(state, seq)
         try:
             yield from self._store(point, state, source, (checkpoint_id, now, seq, builds_on), payload, named)
@@ -474,7 +461,7 @@ class ThreadLog:
             try:
                 if held.series is not None:
                     state = held.state(self._codec)
-                    yield from self._put(point, state, held.source, held.checkpoint_id, self._clock(), ())
+                    yield from self._put(point, state, held.source, held.checkpoint_id, self._clock())
                 if held.records:
                     args = (
                         self.thread_id,

@@ -64,8 +64,6 @@ class Store:
 
     def save(self, effect: effects.Save) -> str:
         """The records stand beside the checkpoint before."""
-        if effect.records:
-            self.save_writes(effect.records)
         name = f"checkpoint {len(self.checkpoints)}"
         follows = self.head.checkpoint_id if self.checkpoints else None
         self.checkpoints.append(Saved(name, follows, copy.deepcopy(effect.state), [], effect.source))
@@ -248,8 +246,8 @@ class Script:
 def said(effect: effects.Effect) -> str:
     """An effect, as a short text."""
     match effect:
-        case effects.Save(state, source, records):
-            return f"save {source} {state.step}{': ' if records else ''}{_records(records)}"
+        case effects.Save(state, source):
+            return f"save {source} {state.step}"
         case effects.SaveWrites(records):
             return f"writes {_records(records)}"
         case effects.Start(task, delay):

@@ -249,7 +249,7 @@ def test_a_retry_goes_on_beside_the_others():
         "wait",
         "writes done b:1",
         "wait",
-        "save loop 1: done a:1",
+        "save loop 1",
     ]
 
 

@@ -75,7 +75,7 @@ def test_an_answer_is_saved_before_its_task_sees_it():
     thread = Thread(chain("a"), {"a": saying("q")})
     thread.run()
     assert thread.resume("yes").state.values["log"] == ["yes"]
-    assert thread.script.did == ["load", "writes answer a:1", "run a:1", "save loop 1: done a:1"]
+    assert thread.script.did == ["load", "writes answer a:1", "run a:1", "save loop 1"]
     assert thread.store.checkpoints[0].records[1] == TaskRecord("a:1", "answer", "a:1?q", "yes")
 
 
@@ -169,7 +169,7 @@ def test_going_on_takes_the_answers_that_the_request_has_for_its_questions():
         "load",
         "writes answer a:1",
         "run a:1",
-        "save loop 1: done a:1",
+        "save loop 1",
         "emit values",
     ]
 
@@ -332,7 +332,7 @@ def test_resuming_with_an_update_is_one_commit():
     thread = Thread(chain("a"), {"a": saying("q")})
     thread.run()
     thread.resume("yes", writes=[("x", 2)])
-    assert thread.script.did == ["load", "save command 0", "run a:1", "save loop 1: done a:1"]
+    assert thread.script.did == ["load", "save command 0", "run a:1", "save loop 1"]
 
 
 def test_an_update_alone_on_a_finished_thread_runs_nothing():
@@ -372,7 +372,7 @@ def test_a_pause_before_a_node_is_saved_and_passed_once():
         "load",
         "save input 0",
         "run a:1",
-        "save loop 1: done a:1",
+        "save loop 1",
         "writes paused b",
     ]
     assert thread.store.head.records == [TaskRecord("", "paused", pause.id, pause)]
@@ -397,7 +397,7 @@ def test_a_pause_after_a_node_is_part_of_the_checkpoint():
     ending = thread.run(x=1)
     pause = static_question("t", (), 1, "a", "after")
     assert (ending.status, ending.questions) == ("interrupted", [pause])
-    assert thread.script.did == ["load", "save input 0", "run a:1", "save loop 1: done a:1"]
+    assert thread.script.did == ["load", "save input 0", "run a:1", "save loop 1"]
     assert thread.store.state.paused_after == ("a",)
     ending = thread.run("continue")
     assert (ending.status, ending.state.values["log"]) == ("completed", ["a:1", "b:2"])
@@ -438,7 +438,7 @@ def test_a_pause_after_a_node_stands_after_its_update_and_values():
     thread.run()
     assert thread.script.did == [
         *["load", "save input 0", "emit values", "run a:1", "emit updates"],
-        *["save loop 1: done a:1", "emit values", "emit updates"],
+        *["save loop 1", "emit values", "emit updates"],
     ]
     assert "__interrupt__" in thread.script.parts("updates")[-1]
 

@@ -110,11 +110,12 @@ def test_a_state_comes_back_to_another_run(log):
     assert (saved.source, saved.run_id, saved.created_at) == ("input", "r1", NOW / 1e9)
 
 
-def test_each_checkpoint_follows_the_one_before_and_takes_its_last_records(log, saver):
+def test_each_checkpoint_follows_the_one_before(log, saver):
     run = log()
     first = run.save((), State(), "input")
     run.save_records((), first, [FAILED])
-    second = run.save((), State(step=1), records=[DONE])
+    run.save_records((), first, [DONE])
+    second = run.save((), State(step=1))
     third = run.save((), State(step=2))
     assert first < second < third
     history = saver.history("t", records=True)
@@ -158,9 +159,8 @@ def test_two_runs_cannot_overwrite_each_other(log):
     with pytest.raises(ThreadBusyError):
         other.load()
     kept = one.save((), State(step=1, values={"by": "one"}))
-    for records in ([], [DONE]):
-        with pytest.raises(HeadMovedError):
-            log().save((), State(step=1), records=records)
+    with pytest.raises(HeadMovedError):
+        log().save((), State(step=1))
     one.finish()
     saved = seen(log)
     assert saved.checkpoint_id == kept
@@ -171,7 +171,6 @@ def test_a_run_that_was_taken_for_dead_cannot_save_anything(log, saver):
     head = log().save((), State())
     for write in (
         lambda late: late.save((), State(step=1)),
-        lambda late: late.save((), State(step=1), records=[DONE]),
         lambda late: late.save_records((), head, [DONE]),
     ):
         late = log()
@@ -283,7 +282,6 @@ def test_a_value_that_cannot_be_stored_is_named_with_its_place_and_nothing_is_sa
     assert (error.key, error.step, error.thread_id, error.run_id) == ("docs", 3, "t", "r")
     assert "(step 3) of thread 't'" in notes(error)
     attempt(lambda run: run.save_records((), head, [DONE, bad]), r"'answer' of task a\[0\]: ")
-    attempt(lambda run: run.save((), State(step=1), records=[bad]), r"'answer' of task a\[0\]: ")
     saved = seen(log)
     assert saved.checkpoint_id == head
     assert saved.records == []
