@@ -538,3 +538,29 @@ def test_a_graph_s_own_saver_is_used(juncture: Juncture, write: Write):
 def test_a_graph_from_an_async_factory(done: Juncture, write: Write):
     write("made.py", "from kept import graph\n\n\nasync def make():\n    return graph\n")
     assert len(done("history", "made.py:make", *T).lines) == 4
+
+
+@pytest.mark.parametrize("where", ["file", "postgres_url", "redis_url"])
+def test_every_saver_is_looked_at_alike(
+    where: str, request: pytest.FixtureRequest, juncture: Juncture, write: Write
+):
+    url = "file:threads" if where == "file" else request.getfixturevalue(where)
+    write("kept.py", KEPT)
+    t = ("--thread", "t", "--checkpointer", url)
+    assert juncture("run", "kept.py:graph", "--input", "{}", *t).code == 3
+    assert juncture("resume", "kept.py:graph", *t, "--answer", "send=true").code == 0
+    history = ids(juncture, *t)
+    assert len(history) == 4
+    assert quiet(juncture("show", "kept.py:graph", *t, "--key", "approved")).out == "true\n"
+    assert juncture("diff", "kept.py:graph", history[0], *t).last["added"] == {"approved": True}
+    assert juncture("fork", "kept.py:graph", *t, "--checkpoint", history[2], "--to", "u").code == 0
+    assert juncture("prune", "kept.py:graph", *t, "--keep", "1", "--yes").last == {"removed": 3}
+    listed = quiet(juncture("threads", "kept.py:graph", "--checkpointer", url)).lines
+    assert [(each["thread_id"], each["status"]) for each in listed] == [
+        ("t", "completed"),
+        ("u", "unfinished"),
+    ]
+    assert juncture("delete", "kept.py:graph", *t, "--yes").code == 0
+    recovered = juncture("recover", "kept.py:graph", "--checkpointer", url)
+    assert (recovered.code, recovered.err) == (0, "no run has died\n")
+    assert juncture("show", "kept.py:graph", *t).code == 2
