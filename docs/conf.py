@@ -61,5 +61,20 @@ def check_public_names(app: Any, env: Any) -> None:
             logging.getLogger(__name__).warning("juncture.%s is public and isn't in the reference", name)
 
 
+def mend_attributes(app: Any, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:
+    """Keeps what is said of attributes as it is.
+
+    Napoleon takes "text: more" for a type and its text, unless something stands before it: an empty comment. And the
+    fields of a named tuple that nobody described are said to be aliases for their numbers.
+    """
+    if what not in ("attribute", "data", "property") or not lines:
+        return
+    if lines[0].startswith("Alias for field number"):
+        lines.clear()
+    else:
+        lines[:0] = ["..", ""]
+
+
 def setup(app: Any) -> None:
+    app.connect("autodoc-process-docstring", mend_attributes, priority=400)  # before napoleon, at 500
     app.connect("env-check-consistency", check_public_names)
