@@ -76,6 +76,8 @@ class Child:
 
     def __init__(self, job: Job) -> None:
         self.job = job
+        self.effects: list[tuple[str, str]] = []
+        """Those it told of: (``begin`` or ``end``, key)."""
         self._last: tuple[Any, ...] | None = None
         self._pipe, theirs = multiprocessing.Pipe()
         context: Any = multiprocessing.get_context("spawn") if job.shift else _server
@@ -92,6 +94,8 @@ class Child:
             event = self._pipe.recv()
             if event[0] in {"over", "failed"}:
                 self._last = event
+            elif event[0] in {"begin", "end"}:
+                self.effects.append(event)
             return event
         except (EOFError, OSError):
             return None

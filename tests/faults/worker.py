@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -57,17 +58,38 @@ def work(job: Job, pipe: Connection) -> None:
         if job.wait:
             tells.send("ready")
             tells.wait()
+        if job.room:
+            without_room(job, graph, tells)
         result = do(job, graph)
         saver.close()
     except Exception as error:
-        tells.send("failed", type(error).__name__, "\n".join([str(error), *getattr(error, "__notes__", ())]))
+        tells.send("failed", *described(error))
     else:
         tells.send("over", result)
+
+
+def without_room(job: Job, graph: Any, tells: Tells) -> None:
+    """Does the job while there is only so much room, tells how that failed, and waits until there is more."""
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (job.room, usual[1]))
+    try:
+        do(job, graph)
+    except Exception as error:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+        tells.send("no room", *described(error))
+        tells.wait()
+
+
+def described(error: Exception) -> tuple[str, str]:
+    """The kind of an exception, and its text with its notes."""
+    return type(error).__name__, "\n".join([str(error), *getattr(error, "__notes__", ())])
 
 
 def do(job: Job, graph: Any) -> Any:
     invoke, recover = methods(job, graph)
     options = {"durability": job.durability}
+    if job.room:
+        options["on_busy"] = "wait"  # for its own lease, which it had no room to give back
     match job.how:
         case "once":
             return dict(invoke(INPUT, thread_id=job.thread, **options))
