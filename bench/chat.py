@@ -2,7 +2,8 @@
 
 ``python -m bench.chat LIBRARY SAVER MESSAGES TURNS`` has one chat in a fresh interpreter and prints what it found, so
 that resident memory is that of this chat alone: bytes of the SQLite file once it is closed, seconds of the fastest of
-the first ten and of the last ten turns, and the peak of resident memory. Each turn checks how many messages there are.
+the first ten and of the last ten turns, seconds of reading the thread with a saver opened anew, and the peak of
+resident memory. Each turn checks how many messages there are.
 
 Messages are dicts, or LangChain's objects. The state is `add_messages` of each library; LangGraph's makes LangChain's
 objects of dicts.
@@ -47,23 +48,40 @@ def chat(lib: Library, saver_kind: SaverKind, kind: MessageKind, turns: int) -> 
     graph.add_node("answer", answer)
     graph.add_edge(lib.START, "answer")
     graph.add_edge("answer", lib.END)
-    run = graph.compile(checkpointer=saver).invoke
+    compiled = graph.compile(checkpointer=saver)
     config = {"configurable": {"thread_id": "chat"}}
     took: list[float] = []
     for turn in range(1, turns + 1):
         given = {"messages": [asked(f"{turn:>10}" + "q" * 490)]}
         begun = perf_counter()
-        result = run(given, config)
+        result = compiled.invoke(given, config)
         took.append(perf_counter() - begun)
         if len(result["messages"]) != 2 * turn:
             raise RuntimeError(f"{len(result['messages'])} messages after {turn} turns")
     close()
+    peak = footprint.peak()
     return {
         "file": stores.size(path) if path else 0,
+        "load": _load(lib, graph, path, turns) if path else 0,
         "first ten": min(took[:TEN]),
         "last ten": min(took[-TEN:]),
-        "peak": footprint.peak(),
+        "peak": peak,
     }
+
+
+def _load(lib: Library, graph: Any, path: str, turns: int) -> float:
+    """Seconds of the fastest of three times that a saver opened anew reads the thread."""
+    took: list[float] = []
+    for _ in range(3):
+        saver, close = stores.sqlite(lib, path, "NORMAL")
+        reading = graph.compile(checkpointer=saver)
+        begun = perf_counter()
+        found = reading.get_state({"configurable": {"thread_id": "chat"}}).values["messages"]
+        took.append(perf_counter() - begun)
+        close()
+        if len(found) != 2 * turns:
+            raise RuntimeError(f"{len(found)} messages were read after {turns} turns")
+    return min(took)
 
 
 def _messages(lib: Library, kind: MessageKind) -> tuple[Callable[[str], Any], Callable[[str], Any]]:

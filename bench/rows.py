@@ -233,8 +233,9 @@ def _chats(messages: chat.MessageKind) -> list[Row]:
     """Targets stand at the longer chat, whose figures they are."""
     rows = []
     for turns in TURNS:
-        file, first, last = (
-            cases.chats("sqlite", messages, turns, figure) for figure in ("file", "first ten", "last ten")
+        file, first, last, load = (
+            cases.chats("sqlite", messages, turns, figure)
+            for figure in ("file", "first ten", "last ten", "load")
         )
         peak = cases.chats("memory", messages, turns, "peak")
         title, judged = f"chat: {turns:,} turns, {messages}", turns == TURNS[-1]
@@ -249,6 +250,7 @@ def _chats(messages: chat.MessageKind) -> list[Row]:
                 at_most(3) if judged else Target(),
                 unit=TIMES,
             ),
+            Row(f"{title}, load with a new saver", (load,), ms, unit="ms"),
             Row(
                 f"{title}, memory saver, peak",
                 (peak,),
