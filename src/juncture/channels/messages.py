@@ -74,8 +74,10 @@ def add_messages(left: Any = None, right: Any = None, *, format: str | None = No
         raise ValueError(
             f"Must specify non-null arguments for both 'left' and 'right'. Only received: '{given}'."
         )
-    stored, ids = _stored(left)
     written = cast("list[Any]", right) if isinstance(right, list) else [right]
+    if isinstance(left, list) and (appended := _appended(cast("list[Any]", left), written)) is not None:
+        return appended
+    stored, ids = _stored(left)
     return _merge(stored, ids, written) if written else stored
 
 
@@ -116,6 +118,22 @@ def _unknown_format(name: str) -> ValueError:
             "Convert the messages in the node, with langchain_core.messages.convert_to_openai_messages"
         )
     return ValueError(f"Unrecognized format={name!r}. Expected one of 'langchain-openai', None.")
+
+
+def _appended(stored: list[Any], written: list[Any]) -> list[Any] | None:
+    """The messages with new ones at the end: what `_merge` gives, in one pass over the ids. None where it isn't that simple."""
+    try:
+        new = {None, *map(_id_of, written)}
+        if len(new) != len(written) + 1 or any(_kind_of(message) in _NOT_PLAIN for message in written):
+            return None
+    except TypeError:  # an id that can't be hashed
+        return None
+    for read in _READERS:
+        try:
+            return stored + written if new.isdisjoint(map(read, stored)) else None
+        except (AttributeError, KeyError, TypeError):
+            continue
+    return None
 
 
 def _merge(stored: list[Any], ids: list[Any], items: list[Any]) -> list[Any]:
@@ -234,6 +252,8 @@ def _known_id(message: Any) -> Any:
     return cast("dict[str, Any]", message)["id"] if isinstance(message, dict) else message.id
 
 
+_NOT_PLAIN: Final = (None, "remove")
+"""The roles of what has to be looked at: no message yet, or one that removes."""
 _READERS: Final[tuple[Callable[[Any], Any], ...]] = (itemgetter("id"), attrgetter("id"), _known_id)
 """Read the ids of a list of dicts, of objects, and of both: the first two at C speed."""
 

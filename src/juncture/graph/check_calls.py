@@ -1,16 +1,20 @@
 """What a function may call, as far as its names tell: whether it can ask a question, and which graphs it runs.
 
-Names in the code are looked up in globals, closures, modules, classes and the object that a method is bound to, and
-the functions found there are followed in the same way. This is used only to stay silent (who may ask a question may
-end a loop), so finding too much does no harm, and a name that can't be looked up is the one thing that it may miss.
+Names in the code are looked up in globals, closures, defaults, modules, classes and the object that a method is bound to,
+also in containers, and the functions found there are followed in the same way. This is used only to stay silent (who
+may ask a question may end a loop), so finding too much does no harm. Code that looks names up when it runs may call
+anything; what a node is handed when it runs is the one thing that isn't followed.
 """
 
 from __future__ import annotations
 
+import dis
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from inspect import getattr_static
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from itertools import islice
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, TypeAlias, cast
 
 from juncture.drivers.context import interrupt
@@ -22,13 +26,17 @@ Graph: TypeAlias = CompiledGraph[Any, Any, Any, Any] | StateGraph[Any, Any, Any,
 
 _BUDGET: Final = 200
 """How many functions are followed from one node; whoever calls more may call anything."""
-_ENDING: Final = frozenset({"interrupt", "request_drain"})
-"""Names of what ends or pauses a run from inside."""
+_NEAR: Final = 3
+"""How many attributes, one of the other, or containers, one in the other, are looked into."""
+_ENDING: Final = frozenset({"interrupt", "request_drain", "PARENT"})
+"""Names of what ends or pauses a run from inside, or leaves the graph (``Command.PARENT``)."""
+_DYNAMIC: Final = frozenset({"getattr", "eval", "exec", "globals", "locals", "vars", "__import__", "import_module"})
+"""Names of what looks up names when it runs."""
 _OURS: Final = "juncture"
 
 
 def may_ask(action: Any) -> bool:
-    """Whether a node's action may call `interrupt`, itself or through what it calls."""
+    """Whether a node's action may call `interrupt` or leave the graph that it is in, itself or through what it calls."""
     if isinstance(action, (CompiledGraph, StateGraph)):
         return any(may_ask(inner) for inner in actions_of(cast("Graph", action)))
     if function_of(action) is None:
@@ -55,50 +63,104 @@ def actions_of(graph: Graph) -> list[Any]:
 
 
 def _met(action: Any) -> Iterator[Any]:
-    """Every function, graph and object that the names lead to; None at last if there are too many."""
+    """Every function, graph and object that the names lead to; None where anything may be called, or at last too many are."""
     queue: list[Any] = [action]
     seen: set[int] = set()
     while queue:
-        function = function_of(queue.pop())
+        value = queue.pop()
+        function = function_of(value)
         if function is None or id(function.code) in seen:
             continue
         if len(seen) >= _BUDGET:
             yield None
             return
         seen.add(id(function.code))
-        for value in _named(function):
-            yield value
-            queue += _code_in(value)
+        for met in (*_named(function), *_bound(value)):
+            yield met
+            queue += _code_in(met)
 
 
 def _named(function: Function) -> Iterator[Any]:
-    """What the names in a function's code stand for, attributes of such objects included."""
-    names = {name for code in nested(function.code) for name in (*code.co_names, *code.co_freevars)}
+    """What the names in a function's code stand for, attributes of such objects included; None for anything."""
+    codes = list(nested(function.code))
+    names = {name for code in codes for name in (*code.co_names, *code.co_freevars)}
     if not names.isdisjoint(_ENDING):  # imported inside the function, or attributes
         yield interrupt
+    if not names.isdisjoint(_DYNAMIC):
+        yield None
     objects = [value for name in sorted(names) if (value := function.resolve(name)) is not UNRESOLVED]
-    yield from objects
+    for module in _imported(codes):
+        if module is None:
+            yield None
+        else:
+            objects.append(module)
     if function.owner is not None:
         objects.append(function.owner)
-    for owner in objects:
-        if isinstance(
-            owner, (FunctionType, MethodType, BuiltinFunctionType, CompiledGraph, StateGraph)
-        ) or _foreign(owner):
-            continue
-        for name in sorted(names):
-            value = getattr_static(owner, name, UNRESOLVED)
-            if value is not UNRESOLVED:
-                yield getattr(value, "__func__", value)  # of a static or class method, the function
+    seen: set[int] = set()
+    for _ in range(_NEAR):
+        further: list[Any] = []
+        for value in objects:
+            if id(value) not in seen:
+                seen.add(id(value))
+                yield value
+                further += _attributes(value, names)
+        objects = further
+    yield from objects
 
 
-def _code_in(value: Any) -> list[Any]:
-    """The functions to follow into: a user's own function, or one that a wrapper such as `task` holds."""
+def _imported(codes: Iterable[CodeType]) -> Iterator[ModuleType | None]:
+    """The modules that code imports when it runs; None for one that isn't known yet."""
+    for code in codes:
+        for step in dis.get_instructions(code):
+            if step.opname == "IMPORT_NAME" and step.argval.partition(".")[0] not in sys.stdlib_module_names:
+                yield sys.modules.get(step.argval)  # by a relative name it isn't known either
+
+
+def _attributes(owner: Any, names: set[str]) -> Iterator[Any]:
+    """The attributes of an object that have one of the names."""
+    callables = (FunctionType, MethodType, BuiltinFunctionType, CompiledGraph, StateGraph)
+    if isinstance(owner, callables) or _foreign(owner):
+        return
+    for name in sorted(names):
+        value = getattr_static(owner, name, UNRESOLVED)
+        if value is not UNRESOLVED:
+            inner = value.fget if isinstance(value, property) else value
+            yield getattr(inner, "__func__", inner)  # of a static or class method, the function
+
+
+def _bound(action: Any) -> Iterator[Any]:
+    """What a function is called with whatever happens: defaults, and the arguments of a partial."""
+    while isinstance(action, partial):
+        bound = cast("partial[Any]", action)
+        yield from (*bound.args, *bound.keywords.values())
+        action = bound.func
+    plain = action.__func__ if isinstance(action, MethodType) else action
+    if isinstance(plain, FunctionType):
+        yield from (*(plain.__defaults__ or ()), *(plain.__kwdefaults__ or {}).values())
+
+
+def _code_in(value: Any, depth: int = 0) -> list[Any]:
+    """The functions to follow into: a user's own, those of a class or container, those that a wrapper such as `task` holds."""
     if isinstance(value, (FunctionType, MethodType)):
         return [] if _foreign(value) else [value]
-    if isinstance(value, (type, ModuleType, CompiledGraph, StateGraph)):
+    if isinstance(value, partial):
+        return [cast("partial[Any]", value)]
+    if isinstance(value, (ModuleType, CompiledGraph, StateGraph)):
         return []
-    held = [part for part in getattr(value, "__dict__", {}).values() if isinstance(part, FunctionType)]
-    return [*(part for part in held if not _foreign(part)), *([] if _foreign(value) else [value])]
+    if isinstance(value, type):  # that it is called runs some of its methods, by no name
+        return [] if _foreign(value) else [part for part in vars(value).values() if isinstance(part, FunctionType)]
+    if depth >= _NEAR:
+        return []
+    held: list[Any] = []
+    if type(value) in (dict, list, tuple, set, frozenset):
+        parts = cast("Iterable[Any]", value.values() if isinstance(value, Mapping) else value)
+        for part in islice(parts, _BUDGET):
+            held += _code_in(part, depth + 1)
+        return held
+    for part in getattr(value, "__dict__", {}).values():
+        if isinstance(part, (FunctionType, MethodType, partial, dict, list, tuple)):
+            held += _code_in(part, depth + 1)
+    return held if _foreign(value) else [*held, value]
 
 
 def _foreign(value: Any) -> bool:

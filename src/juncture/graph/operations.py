@@ -264,6 +264,7 @@ class History:
         self._place = place_of(config)
         self._tables = nested_tables(threads.tables, self._place.namespace)
         self._matches = _matching(wanted)
+        self._filters = bool(wanted)
         self._left = limit
         self._before: str | None = None
         if before is not None:
@@ -286,7 +287,7 @@ class History:
             place.thread_id,
             namespace_text(place.namespace),
             before=self._before,
-            limit=PAGE,
+            limit=PAGE if self._left is None or self._filters else min(PAGE, self._left),
             matches=self._matches,
             values=self._values,
         )
