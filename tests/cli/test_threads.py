@@ -477,12 +477,30 @@ def put_newest(payload: bytes, **columns: Any) -> None:
 
 
 def test_a_state_of_a_newer_version(done: Juncture):
+    assert done("fork", "kept.py:graph", *T, "--to", "u").code == 0
     put_newest(b"", header=Codec(Registry()).encode({"v": 99}))
-    for command in ("threads", "history", "show"):
-        failed = done(command, "kept.py:graph", *(T if command != "threads" else AT))
+    for command in ("history", "show"):
+        failed = done(command, "kept.py:graph", *T)
         assert (failed.code, failed.out) == (1, ""), command
         assert "version 99 of the checkpoint format" in failed.err
-        assert command == "threads" or "in thread 't'" in failed.err
+        assert failed.err.count("thread 't'") == 1
+    listed = done("threads", "kept.py:graph", *AT).lines
+    assert [(each["thread_id"], each["status"]) for each in listed] == [
+        ("t", "unreadable"),
+        ("u", "completed"),
+    ]
+
+
+def test_a_dead_run_that_cannot_be_read_does_not_stop_the_others(done: Juncture):
+    assert done("run", "kept.py:graph", "--input", "{}", "--thread", "u", *AT).code == 3
+    put_newest(b"", header=Codec(Registry()).encode({"v": 99}))
+    with closing(SqliteSaver("runs.db")) as saver:
+        for thread in "tu":
+            saver.acquire_lease(thread, "another program", "1" * 32, 0.0)
+    failed = done("recover", "kept.py:graph", *AT)
+    assert (failed.code, [each["status"] for each in failed.lines]) == (1, ["failed", None])
+    assert "error: thread 't': " in failed.err
+    assert "version 99 of the checkpoint format" in failed.err
 
 
 TYPED = """

@@ -29,6 +29,7 @@ STATUS_STYLES = {
     "unfinished": "yellow",
     "failed": "red",
     "dead": "red",
+    "unreadable": "red",
 }
 _FOLDED: Final = ("thread", "next", "waits for")
 """Columns that give way where the terminal is narrow; an id that is broken can't be copied."""

@@ -28,7 +28,7 @@ from juncture.cli.reporting import failed_text, print_traceback, question_text, 
 from juncture.cli.running import result_of
 from juncture.cli.saying import say, visible
 from juncture.cli.typed import Typed
-from juncture.errors import ConfigError
+from juncture.errors import ConfigError, SerializationError
 from juncture.graph.config import read_config
 from juncture.persistence.asking import aperformed
 from juncture.persistence.upkeep import dead_leases
@@ -120,7 +120,8 @@ async def _one(
     """What became of a thread: its result and its error; None if somebody else was faster."""
     try:
         done = await graph.arecover([thread_id], **recovery.options)
-    except SystemExit as error:  # a node that wants to end the program has only failed
+    except (SerializationError, SystemExit) as error:
+        # It can't be read, or a node wants to end the program: that thread has failed, and the others haven't.
         return None, error
     return (done[0].result, done[0].error) if done else None
 
