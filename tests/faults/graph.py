@@ -25,6 +25,7 @@ from juncture.persistence.reading import read_checkpoint
 
 ROUNDS = 3
 WIDTH = 3
+CHAIN = ("first", "second", "third")
 INPUT: dict[str, Any] = {"round": 0, "log": [], "total": 0}
 Probe = Callable[[str], AbstractContextManager[None]]
 
@@ -46,6 +47,34 @@ def unseen(key: str) -> Iterator[None]:
     yield
 
 
+def fan_out(state: State) -> list[Any]:
+    return ["nest", *(Send("work", {"round": state["round"], "item": item}) for item in range(WIDTH))]
+
+
+def again(state: State) -> str:
+    return "plan" if state["round"] < ROUNDS else "close"
+
+
+def nest(probe: Probe) -> Any:
+    """The nested graph, compiled."""
+
+    def link(name: str) -> Callable[[State], dict[str, Any]]:
+        def node(state: State) -> dict[str, Any]:
+            key = f"{name}:{state['round']}"
+            with probe(key):
+                if (name, state["round"]) == ("second", 2):
+                    interrupt("go on with the chain?")
+                return {"log": [key], "total": 1}
+
+        return node
+
+    made = StateGraph(State)
+    for name, before in zip(CHAIN, (START, *CHAIN), strict=False):
+        made.add_node(name, link(name))
+        made.add_edge(before, name)
+    return made.compile()
+
+
 def build(probe: Probe = unseen, **compiling: Any) -> Any:
     """The graph, compiled."""
 
@@ -59,9 +88,6 @@ def build(probe: Probe = unseen, **compiling: Any) -> Any:
         with probe(key):
             return {"round": state["round"] + 1, "log": [key]}
 
-    def fan_out(state: State) -> list[Any]:
-        return ["nest", *(Send("work", {"round": state["round"], "item": item}) for item in range(WIDTH))]
-
     def work(given: Item) -> dict[str, Any]:
         key = f"work:{given['round']}:{given['item']}"
         with probe(key):
@@ -70,16 +96,6 @@ def build(probe: Probe = unseen, **compiling: Any) -> Any:
                 interrupt("go on with the work?")
             second = charge(f"charge:{given['round']}:{given['item']}:b").result()
             return {"log": [key], "total": len(first["charged"]) + len(second["charged"])}
-
-    def link(name: str) -> Callable[[State], dict[str, Any]]:
-        def node(state: State) -> dict[str, Any]:
-            key = f"{name}:{state['round']}"
-            with probe(key):
-                if (name, state["round"]) == ("second", 2):
-                    interrupt("go on with the chain?")
-                return {"log": [key], "total": 1}
-
-        return node
 
     def gather(state: State) -> dict[str, Any]:
         key = f"gather:{state['round']}"
@@ -91,24 +107,17 @@ def build(probe: Probe = unseen, **compiling: Any) -> Any:
             interrupt("close?")
             return {"log": ["close"], "total": 1000 * state["total"]}
 
-    nest = StateGraph(State)
-    names = ("first", "second", "third")
-    for name, before in zip(names, (START, *names), strict=False):
-        nest.add_node(name, link(name))
-        nest.add_edge(before, name)
     made = StateGraph(State)
     made.add_node("plan", plan)
     made.add_node("work", work, input_schema=Item)
-    made.add_node("nest", nest.compile())
+    made.add_node("nest", nest(probe))
     made.add_node("gather", gather)
     made.add_node("close", close)
     made.add_edge(START, "plan")
     made.add_conditional_edges("plan", fan_out, ["nest", "work"])
     made.add_edge("work", "gather")
     made.add_edge("nest", "gather")
-    made.add_conditional_edges(
-        "gather", lambda state: "plan" if state["round"] < ROUNDS else "close", ["plan", "close"]
-    )
+    made.add_conditional_edges("gather", again, ["plan", "close"])
     made.add_edge("close", END)
     return made.compile(**compiling)
 
@@ -119,7 +128,7 @@ def _before() -> dict[str, set[str]]:
         plan = f"plan:{n}"
         before[plan] = {f"gather:{n - 1}"} if n > 1 else set()
         ends = {f"third:{n}"}
-        for name, earlier in zip(("first", "second", "third"), ("plan", "first", "second"), strict=True):
+        for name, earlier in zip(CHAIN, ("plan", *CHAIN), strict=False):
             before[f"{name}:{n}"] = {f"{earlier}:{n}"}
         for item in range(WIDTH):
             before[f"work:{n}:{item}"] = {plan}

@@ -17,6 +17,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ class Lane:
         history = list(self.graph.get_state_history(thread))
         steps = [one.metadata["step"] for one in history]
         assert steps == sorted(set(steps), reverse=True)
-        for newer, older in zip(history, history[1:], strict=False):
+        for newer, older in pairwise(history):
             assert newer.parent_config == older.config
             assert newer.values["log"][: len(older.values["log"])] == older.values["log"]
         self.graph.recover([thread])  # one that was killed after its last save didn't give the thread back

@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
 
-import juncture.savers.file
-import juncture.savers.sqlite  # noqa: F401 - so that forked children have it
-from juncture.savers import open_saver
+from juncture.savers import FileSaver, PostgresSaver, RedisSaver, SqliteSaver, open_saver
 from tests.faults.children import Job
 from tests.faults.graph import INPUT, bring_to_end, build
+
+IMPORTED = (FileSaver, PostgresSaver, RedisSaver, SqliteSaver)
+"""So that forked children have them."""
 
 
 class Tells:
