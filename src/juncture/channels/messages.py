@@ -75,7 +75,11 @@ def add_messages(left: Any = None, right: Any = None, *, format: str | None = No
             f"Must specify non-null arguments for both 'left' and 'right'. Only received: '{given}'."
         )
     written = cast("list[Any]", right) if isinstance(right, list) else [right]
-    if isinstance(left, list) and (appended := _appended(cast("list[Any]", left), written)) is not None:
+    if (
+        written
+        and isinstance(left, list)
+        and (appended := _appended(cast("list[Any]", left), written)) is not None
+    ):
         return appended
     stored, ids = _stored(left)
     return _merge(stored, ids, written) if written else stored

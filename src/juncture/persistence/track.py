@@ -27,6 +27,9 @@ PART_COST: Final = 64
 """What reading one more part costs, in bytes."""
 PLACE_COST: Final = 40
 """What saying where a change is takes at most, in bytes; so a size that is counted on is rather too small."""
+SMALL: Final = 256
+"""Bytes of a state that is saved whole each time: a row takes more than a change to it would spare, and loading reads one
+part."""
 SLACK: Final = 2048
 """Bytes that a chain may have above twice its size: many small changes to a small state aren't rebased all the time."""
 
@@ -118,7 +121,7 @@ class Track:
         self, kept: tuple[dict[str, Any], dict[str, Any], list[Any]], more: dict[str, Any], seq: int
     ) -> tuple[bytes, Spans] | None:
         """The part as a change to what was saved last; None where it has to be whole."""
-        if not self.builds_on:
+        if not self.builds_on or self.size <= SMALL:
             return None
         values, cells, written = kept
         try:

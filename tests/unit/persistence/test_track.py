@@ -9,10 +9,11 @@ import pytest
 
 from juncture.engine.state import State, TaskRecord
 from juncture.errors import SerializationError
+from juncture.persistence import track
 from juncture.persistence.codec import Codec
 from juncture.persistence.format import body_of_parts
 from juncture.persistence.registry import DEFAULT, Registry
-from juncture.persistence.track import PART_COST, SLACK, Track, extended
+from juncture.persistence.track import PART_COST, SLACK, SMALL, Track, extended
 from juncture.savers import Part
 from juncture.types import Send
 from tests.unit.persistence.exact import same
@@ -39,6 +40,20 @@ def _codec():
 
 
 CODEC = _codec()
+
+
+@pytest.fixture(autouse=True)
+def _no_state_is_small(request, monkeypatch):
+    """The states of these tests are as small as can be, and are to be saved as changes all the same."""
+    if "small_states" not in request.fixturenames:
+        monkeypatch.setattr(track, "SMALL", -1)
+
+
+@pytest.fixture
+def small_states():
+    """Small states are what they are."""
+
+
 LONG = "a text of more than thirty-two characters"
 
 
@@ -422,3 +437,19 @@ def test_objects_that_a_send_carried_are_forgotten():
         series.save(State(values={"k": number}, sends=tuple(Send("n", Note(i)) for i in range(20))))
     series.save(k=0)
     assert len(series.track._objects) == 0  # as above
+
+
+# ── small states ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.usefixtures("small_states")
+def test_a_small_state_is_saved_whole_and_a_grown_one_as_changes():
+    series = Series()
+    for count in range(3):
+        series.save(count=count)
+    assert [builds_on for _, builds_on in series.parts.values()] == [(), (), ()]
+    series.save(count=3, text="x" * SMALL)
+    series.save(count=4, text="x" * SMALL)
+    assert series.parts[4][1] == ()
+    assert series.parts[5][1] == ((4, 4),)
+    assert series.read(5) == {"count": 4, "text": "x" * SMALL}
