@@ -347,4 +347,4 @@ def check_known(tables: Tables, state: State, thread_id: str | None) -> None:
             )
 
 
-__all__ = ["Interrupt", "Request", "State", "begin", "check_known"]
+__all__ = ["Request", "begin", "check_known"]

@@ -17,7 +17,7 @@ from juncture.engine.effects import Done, Failed, Outcome, Program, Run, Save, W
 from juncture.engine.plan import advance, plan
 from juncture.engine.returns import Reader, Returned
 from juncture.engine.state import State, TaskRecord
-from juncture.engine.tables import ENTRY, Node, Tables
+from juncture.engine.tables import ENTRY, Node
 from juncture.engine.task import Task
 from juncture.errors import InvalidUpdateError
 from juncture.types import END, MISSING, START, Command, StateUpdate
@@ -231,4 +231,4 @@ def _clear(loop: Loop) -> Program:
     state.carried, state.paused_after, loop.records = (), (), ()
 
 
-__all__ = ["COPY", "INPUT", "Tables", "edit"]
+__all__ = ["COPY", "MEMORY", "edit"]

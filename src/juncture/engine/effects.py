@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from juncture.engine.commit import Changes
 from juncture.engine.routing import Routes
-from juncture.engine.state import Saved, State, TaskRecord
+from juncture.engine.state import State, TaskRecord
 from juncture.engine.task import Task
 from juncture.types import Command, Interrupt, Send, StreamMode
 
@@ -171,8 +171,6 @@ class Paused:
 
     task: Task
     questions: list[Interrupt]
-    recalled: bool = False
-    """It paused in an earlier run, and none of its questions was answered since."""
 
 
 @dataclass(slots=True)
@@ -218,8 +216,6 @@ class Called:
 
 Effect: TypeAlias = Load | Save | SaveWrites | Start | Run | Cancel | Wait | Emit | Warn | Reply
 Event: TypeAlias = Outcome | Called
-Answered: TypeAlias = Event | Saved | str | None
-"""What ``send()`` may give the loop."""
 
 
 Program: TypeAlias = Generator[Effect, Any, Any]

@@ -250,7 +250,7 @@ class Loop:
                 continue
             task.records = mine
             if waiting and len(waiting) == len(asked) and self.tables.strict and not static:
-                self.outcomes[task.place] = Paused(task, waiting, recalled=True)
+                self.outcomes[task.place] = Paused(task, waiting)
                 self.undone = True
 
     def _show_starts(self) -> Program:
