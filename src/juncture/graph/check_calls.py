@@ -30,7 +30,9 @@ _NEAR: Final = 3
 """How many attributes, one of the other, or containers, one in the other, are looked into."""
 _ENDING: Final = frozenset({"interrupt", "request_drain", "PARENT"})
 """Names of what ends or pauses a run from inside, or leaves the graph (``Command.PARENT``)."""
-_DYNAMIC: Final = frozenset({"getattr", "eval", "exec", "globals", "locals", "vars", "__import__", "import_module"})
+_DYNAMIC: Final = frozenset(
+    {"getattr", "eval", "exec", "globals", "locals", "vars", "__import__", "import_module"}
+)
 """Names of what looks up names when it runs."""
 _OURS: Final = "juncture"
 
@@ -148,7 +150,11 @@ def _code_in(value: Any, depth: int = 0) -> list[Any]:
     if isinstance(value, (ModuleType, CompiledGraph, StateGraph)):
         return []
     if isinstance(value, type):  # that it is called runs some of its methods, by no name
-        return [] if _foreign(value) else [part for part in vars(value).values() if isinstance(part, FunctionType)]
+        return (
+            []
+            if _foreign(value)
+            else [part for part in vars(value).values() if isinstance(part, FunctionType)]
+        )
     if depth >= _NEAR:
         return []
     held: list[Any] = []

@@ -23,6 +23,16 @@ _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _SCOPES: Final = (*_FUNCTIONS, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _IMMUTABLE: Final = (ast.Constant, ast.Tuple, ast.Name, ast.Attribute)
 _DEPTH: Final = 6
+_MAKING: Final = frozenset(
+    {"bool", "bytes", "dict", "float", "int", "len", "list", "repr", "round", "set", "sorted", "str", "sum"}
+)
+_MAKING_METHODS: Final = frozenset(
+    {"copy", "format", "join", "lower", "replace", "split", "strip", "title", "upper"}
+)
+_LOOKING: Final = frozenset(
+    {*_SOFT, *_MAKING, "print", "items", "keys", "values", "copy", "snapshot", "value", "contains"}
+)
+"""Functions and methods that put nothing into what they are given."""
 _FRESH: Final = (ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.JoinedStr, ast.BinOp, ast.Compare, ast.UnaryOp,
                  ast.ListComp, ast.DictComp, ast.SetComp)  # fmt: skip
 
@@ -43,6 +53,8 @@ class Shown:
     """It may write any key."""
     targets: set[str] = field(default_factory=set[str])
     """Names that it leads to: what a router returns, or a goto holds."""
+    goto_names: set[str] = field(default_factory=set[str])
+    """Those among them that a goto holds."""
     sends: set[str] = field(default_factory=set[str])
     """Nodes that it sends to."""
     gotos: bool = False
@@ -81,6 +93,8 @@ class _Reading:
         self.shown = Shown()
         self.root: list[ast.AST] = [source.body] if isinstance(source.body, ast.expr) else [*source.body]
         self.all = [node for part in self.root for node in ast.walk(part)]
+        code = function.code
+        self.parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         self.assigned = self._assignments()
         names = {name for name in function.code.co_names if name in ("locals", "vars", "eval", "exec")}
         if names or function.parameter is None:
@@ -97,14 +111,10 @@ class _Reading:
     def _assignments(self) -> dict[str, list[ast.expr] | None]:
         """Local name -> the expressions that are assigned to it; None if it is bound in any other way as well."""
         found: dict[str, list[ast.expr] | None] = {}
-        parameters = self.function.code.co_varnames[
-            : self.function.code.co_argcount + self.function.code.co_kwonlyargcount
-        ]
-        for name in parameters:
+        for name in self.parameters:
             found[name] = None
         for node in self.all:
-            if isinstance(node, (ast.Global, ast.Nonlocal)):
-                found.update(dict.fromkeys(node.names))
+            found.update(dict.fromkeys(_bound_in(node)))
             if not isinstance(node, ast.Name) or isinstance(node.ctx, ast.Load):
                 continue
             value = self._assigned_value(node)
@@ -324,16 +334,43 @@ class _Reading:
             case ast.Attribute(value=ast.Name(id=name), attr=other) if name == self.function.parameter:
                 return other != key
             case ast.Call():
-                return not self._on_input(value)
+                return self._makes(value) or not self._given(value, key)
             case _:
                 return isinstance(value, _FRESH)
 
-    def _on_input(self, call: ast.Call) -> bool:
+    def _makes(self, call: ast.Call) -> bool:
+        """Whether a call makes a new object, or an immutable one, whatever it is given."""
         match call.func:
-            case ast.Attribute(value=ast.Name(id=name)):
-                return name == self.function.parameter
+            case ast.Name(id=name):
+                return self._is_builtin(name, _MAKING)
+            case ast.Attribute(attr=method):
+                return method in _MAKING_METHODS
             case _:
                 return False
+
+    def _given(self, expression: ast.expr, key: str, depth: int = 0) -> bool:
+        """Whether the object that was handed out for a key may be in an expression, so that a call may give it back."""
+        names = [node for node in ast.walk(expression) if isinstance(node, ast.Name)]
+        return depth >= _DEPTH or any(self._may_be_given(name, key, depth) for name in names)
+
+    def _may_be_given(self, name: ast.Name, key: str, depth: int) -> bool:
+        if name.id != self.function.parameter:
+            values = self.assigned.get(name.id, [])
+            if values is None:  # bound by a loop, say; or a further parameter, which isn't the state
+                return name.id not in self.parameters
+            return any(self._given(value, key, depth + 1) for value in values)
+        parent = self.source.parents.get(name)
+        match parent:
+            case ast.Subscript(value=value, slice=other) if value is name:
+                return self._constant(other) in (None, key)
+            case ast.Attribute(attr=attribute):
+                call = self.source.parents.get(parent)
+                if isinstance(call, ast.Call) and call.func is parent:
+                    of = self._constant(call.args[0]) if call.args and attribute in _SOFT else None
+                    return of in (None, key)
+                return attribute == key
+            case _:
+                return True
 
     def _call(self, call: ast.Call, keys: dict[str, bool]) -> None:
         called = self._called(call)
@@ -405,6 +442,7 @@ class _Reading:
             self.shown.gotos = True
             if leaf is not None and (name := self._constant(leaf)) is not None:
                 self.shown.targets.add(name)
+                self.shown.goto_names.add(name)
                 self.shown.surely = True
             elif isinstance(leaf, ast.Call) and self._called(leaf) is Send:
                 self._call(leaf, {})
@@ -417,10 +455,11 @@ class _Reading:
         shown = self.shown
         named = [node for node in self.all if isinstance(node, ast.Name) and node.id == parameter]
         bound = [node for node in named if not isinstance(node.ctx, ast.Load)]
-        bound += [node for node in self.all if isinstance(node, ast.arg) and node.arg == parameter]
+        bound += [node for node in self.all if parameter in _bound_in(node)]
         shown.reads_rest = shown.reads_rest or bool(bound)
         if not all(map(self._inner, bound)):
             return  # from some place on, the name stands for something else
+        filled = any(map(self._fills, named))
         for node in named:
             if bound and self._inner(node):
                 continue  # it may be the inner one
@@ -430,7 +469,34 @@ class _Reading:
                 continue
             key, needed = used
             if key:
-                shown.reads[key] = shown.reads.get(key, True) and needed
+                shown.reads[key] = shown.reads.get(key, True) and needed and not filled
+
+    def _fills(self, name: ast.Name) -> bool:
+        """Whether a use of the input may put keys into it: it is set in, or handed to somebody who may do that."""
+        parent = self.source.parents.get(name)
+        match parent:
+            case ast.Subscript(value=value, ctx=context) if value is name:
+                return not isinstance(context, ast.Load)
+            case ast.Attribute(attr=attribute):
+                called = self.source.parents.get(parent)
+                return isinstance(called, ast.Call) and called.func is parent and attribute not in _LOOKING
+            case ast.Call(func=ast.Name(id=function)):
+                return not self._is_builtin(function, _LOOKING)
+            case (
+                ast.Compare()
+                | ast.Return()
+                | ast.Dict()
+                | ast.FormattedValue()
+                | ast.For()
+                | ast.comprehension()
+            ):
+                return False
+            case _:
+                return True
+
+    def _is_builtin(self, name: str, among: frozenset[str]) -> bool:
+        """Whether a name is Python's own, and one of some."""
+        return name in among and name not in self.assigned and self.function.resolve(name) is UNRESOLVED
 
     def _use(self, name: ast.Name) -> tuple[str, bool] | None:
         """The key that a use of the input reads, and whether it must be there; None for any other use."""
@@ -476,6 +542,27 @@ def _ends(body: list[ast.stmt]) -> bool:
             return _ends(first) and _ends(second)
         case _:
             return False
+
+
+def _bound_in(node: ast.AST) -> list[str]:
+    """The names that a node of the tree binds without an `ast.Name`."""
+    match node:
+        case ast.Global(names=names) | ast.Nonlocal(names=names):
+            return names
+        case (
+            ast.ExceptHandler(name=str() as name)
+            | ast.MatchAs(name=str() as name)
+            | ast.MatchStar(name=str() as name)
+        ):
+            return [name]
+        case ast.MatchMapping(rest=str() as name) | ast.arg(arg=name):
+            return [name]
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return [name]
+        case ast.alias(name=name, asname=other):
+            return [other or name.partition(".")[0]]
+        case _:
+            return []
 
 
 Read = Callable[[Any], Shown | None]

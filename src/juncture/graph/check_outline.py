@@ -169,7 +169,7 @@ def _add_commands(graph: Outline, spec: NodeSpec, reader: Reader, ways: Ways) ->
     else:
         ways.anywhere = ways.anywhere or (shown.gotos and shown.anywhere)
         if shown.gotos:
-            ways.targets |= shown.targets | shown.sends
+            ways.targets |= shown.goto_names | shown.sends
             ways.sends |= shown.sends
 
 

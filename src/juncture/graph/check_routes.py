@@ -83,7 +83,7 @@ def _commands(graph: Outline, spec: NodeSpec, reader: Reader) -> Iterator[Findin
             "Remove its edges, or return an update without goto",
             (spec.name,),
         )
-    for name in sorted((shown.targets | shown.sends) - graph.nodes.keys() - {END}):
+    for name in sorted((shown.goto_names | shown.sends) - graph.nodes.keys() - {END}):
         yield _unknown(graph, place, f"its code leads to {name!r}", name, (spec.name,))
 
 
