@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from juncture.engine.begin import Request
 from juncture.engine.effects import Done, Ending, Escaped, Failed, Paused, Program, Write
 from juncture.engine.returns import Reader, Returned, followed_by
 from juncture.engine.run import Loop
@@ -84,4 +83,4 @@ def _writes_back(parent: Tables, node: Node, ending: Ending) -> list[Write]:
     return writes
 
 
-__all__ = ["Request", "nested_program", "outcome_of"]
+__all__ = ["nested_program", "outcome_of"]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from juncture.types import Interrupt, Send
+from juncture.types import Send
 
 RecordKind = Literal["done", "failed", "question", "answer", "call", "paused"]
 
@@ -22,7 +22,7 @@ class TaskRecord:
 
     ``done``      its writes and routes; the task never runs again.
     ``failed``    the text of its exception; the task runs again.
-    ``question``  an open `Interrupt`.
+    ``question``  an open `juncture.types.Interrupt`.
     ``answer``    the answer to a question.
     ``call``      the result of a call made inside it.
     ``paused``    a static pause at this checkpoint, or the fact that it was passed.
@@ -98,4 +98,4 @@ class Saved:
     """What the caller of the run that made it gave."""
 
 
-__all__ = ["Interrupt", "RecordKind", "Saved", "State", "TaskRecord"]
+__all__ = ["RecordKind", "Saved", "State", "TaskRecord"]

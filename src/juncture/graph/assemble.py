@@ -494,9 +494,9 @@ class _Assembly:
         node.straight = not node.joins and not node.routers and deferred.isdisjoint(node.successors)
 
 
-__all__ = ["assemble"]
-
-
 def _is_exposed(node: Node) -> bool:
     """Whether the node's code can reach containers of the state; of what a factory makes, nothing is known."""
     return node.shared or node.kind == FACTORY or (node.graph is not None and node.graph.exposed)
+
+
+__all__ = ["assemble"]
