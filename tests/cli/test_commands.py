@@ -82,6 +82,43 @@ def test_a_line_is_written_when_it_happens(start: Start, write: Write, folder: P
     assert (child.returncode, err, json.loads(out.splitlines()[-1])["values"]) == (0, "", {"a": 1})
 
 
+ONE_NODE = """
+    from juncture import START, StateGraph
+
+    graph = StateGraph().add_node("only", lambda state: {"x": 1}).add_edge(START, "only")
+"""
+
+
+def test_a_reader_that_was_never_there_ends_a_short_run_quietly(folder: Path, write: Write):
+    write("one.py", ONE_NODE)
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "wb") as gone:
+        done = subprocess.run(
+            [sys.executable, "-m", "juncture", "run", "one.py", "--input", "{}"],
+            stdout=gone,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
+def test_output_that_cannot_be_written_is_said_after_a_short_run(folder: Path, write: Write):
+    write("one.py", ONE_NODE)
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "juncture", "run", "one.py", "--input", "{}"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (
+        1,
+        b"error: standard output can't be written: No space left on device\n",
+    )
+
+
 @pytest.mark.parametrize("node", ["anode", "node", "looping"])
 def test_a_reader_that_has_enough_ends_the_run_quietly(node: str, start: Start, write: Write):
     write(

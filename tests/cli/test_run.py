@@ -96,6 +96,7 @@ def test_config_and_context_reach_the_nodes(juncture: Juncture, write: Write):
         (["--input", ""], "--input isn't JSON: line 1, column 1"),
         (["--input", "NaN"], "NaN isn't JSON"),
         (["--input", '{"a": 1, "a": 2}'], "the key 'a' stands twice"),
+        (["--input", '{"a": 1e999}'], "the number 1e999 is larger than a float can be"),
         (["--input", "[" * 100_000], "nested too deeply"),
         (["--input", "@absent.json"], "the file 'absent.json' can't be read: No such file or directory"),
         (["--input", "@"], "names no file"),
@@ -508,6 +509,58 @@ def test_what_user_code_prints_is_not_among_the_lines(juncture: Juncture, write:
     done = juncture("run", "chatty.py", "--input", "{}")
     assert [line.get("mode", line.get("status")) for line in done.lines] == ["updates", "completed"]
     assert done.err == "importing\nrunning\n"
+
+
+def test_what_a_node_s_programs_print_is_not_among_the_lines(start: Callable[..., Any], write: Write):
+    write(
+        "louder.py",
+        """
+        import os
+        import subprocess
+        import sys
+
+        from juncture import START, StateGraph
+
+
+        def node(state):
+            subprocess.run([sys.executable, "-c", "print('a program')"], check=True)
+            os.write(1, b"a descriptor\\n")
+            sys.__stdout__.write("a stream\\n")
+            return {"x": 1}
+
+
+        graph = StateGraph().add_node(node).add_edge(START, "node")
+        """,
+    )
+    child = start("run", "louder.py", "--input", "{}")
+    out, err = child.communicate()
+    assert [json.loads(line).get("mode") for line in out.splitlines()] == ["updates", None]
+    assert child.returncode == 0
+    assert sorted(err.splitlines()) == ["a descriptor", "a program", "a stream"]
+
+
+def test_whatever_a_node_raises_is_told_without_a_traceback(juncture: Juncture, write: Write):
+    write(
+        "fatal.py",
+        """
+        from juncture import START, StateGraph
+
+
+        class Fatal(BaseException):
+            pass
+
+
+        def node(state):
+            raise Fatal("enough")
+
+
+        graph = StateGraph().add_node(node).add_edge(START, "node")
+        """,
+    )
+    done = juncture("run", "fatal.py", "--input", "{}")
+    assert done.code == 1
+    assert "Fatal: enough" in done.err
+    assert "Traceback" not in done.err
 
 
 def test_values_are_shown_as_they_are(juncture: Juncture, write: Write):

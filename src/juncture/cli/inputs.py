@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from math import isinf
 from pathlib import Path
 from typing import Any, Final, NoReturn, cast
 
@@ -82,7 +83,9 @@ def read_text(option: str, text: str) -> Any:
         ConfigError: It isn't JSON, with line and column.
     """
     try:
-        return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_key_twice)
+        return json.loads(
+            text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_no_key_twice
+        )
     except json.JSONDecodeError as error:
         line = text.splitlines()[error.lineno - 1] if text.strip() else ""
         start = max(0, error.colno - 61)
@@ -105,6 +108,13 @@ def read_text(option: str, text: str) -> Any:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} isn't JSON. Write null, or a number")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if isinf(number):
+        raise ValueError(f"the number {digits} is larger than a float can be. Write it as a string")
+    return number
 
 
 def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -64,14 +64,38 @@ def own_output() -> Generator[Output]:
     Raises:
         typer.Exit: At the end, if it couldn't be written; quietly if whoever read it has closed it.
     """
-    output = Output(sys.stdout)
-    with redirect_stdout(sys.stderr):
-        yield output
+    with _apart(sys.stdout) as stream, redirect_stdout(sys.stderr):
+        output = Output(stream)
+        try:
+            yield output
+        except KeyboardInterrupt:  # also what stops a run that nobody can be told of any more
+            if output.lost is None:
+                raise
         if isinstance(output.lost, BrokenPipeError):
             raise typer.Exit(ExitCode.READER_GONE)
         if output.lost is not None:
             say(f"error: standard output can't be written: {output.lost.strerror or output.lost}")
             raise typer.Exit(ExitCode.FAILED)
+
+
+@contextmanager
+def _apart(stream: TextIO) -> Generator[TextIO]:
+    """Standard output under another file descriptor: its own is meanwhile standard error, for programs that nodes start."""
+    try:
+        number, said = stream.fileno(), sys.stderr.fileno()
+        kept = os.dup(number)
+    except (OSError, ValueError):  # it is no file, or standard error isn't
+        yield stream
+        return
+    stream.flush()
+    os.dup2(said, number)
+    with open(kept, "w", encoding=stream.encoding) as own:
+        try:
+            yield own
+        finally:
+            with suppress(OSError, ValueError):  # what user code wrote past the redirection
+                stream.flush()
+            os.dup2(kept, number)
 
 
 class Lines:

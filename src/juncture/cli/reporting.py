@@ -35,9 +35,9 @@ def reported(*, with_traceback: bool) -> Generator[None]:
     except KeyboardInterrupt:
         say("stopped")
         raise typer.Exit(ExitCode.CANCELLED) from None
-    except typer.Exit:
+    except (typer.Exit, SystemExit):
         raise
-    except Exception as error:
+    except BaseException as error:  # a node may raise whatever it likes
         usage = is_callers_fault(error)
         say(f"error: {_with_advice(error)}")
         if with_traceback:

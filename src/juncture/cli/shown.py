@@ -12,6 +12,7 @@ other mappings                                   ``{"$pairs": [[key, value], …
 sets                                             ``{"$set": […]}``, in the order of the items' JSON
 anything else, also enums, bytes, NaN, what      ``{"$repr": "…"}``: Python's `repr`
 contains itself or is nested too deeply
+integers of more than 600 digits                 ``{"$repr": "0x…"}``
 ===============================================  ================================================================
 """
 
@@ -25,6 +26,8 @@ from enum import Enum
 from math import isfinite
 from typing import Any, Final, cast
 
+_LONG: Final = 2_000
+"""How many bits an integer may have to be a number of JSON: safely less than the digits that Python may be set to allow."""
 DEPTH: Final = 100
 """How deep a value may be nested; what lies deeper is shown as its `repr`."""
 
@@ -75,7 +78,8 @@ def _plain(value: Any, above: tuple[int, ...]) -> Any:
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
-        return int(value)
+        # One that Python refuses to write with its digits still has a `repr` that is Python.
+        return int(value) if value.bit_length() < _LONG else {"$repr": hex(value)}
     if isinstance(value, float):
         return float(value) if isfinite(value) else marked(value)
     if id(value) in above or len(above) >= DEPTH:

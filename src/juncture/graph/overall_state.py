@@ -486,6 +486,7 @@ def _type_told(tp: Any) -> str:
 
 
 def _short(name: str) -> str:
+    name = name if name.isprintable() else repr(name)[1:-1]  # a line of a log stays one line
     return name if len(name) <= _SHOWN_NAME else f"{name[: _SHOWN_NAME - 1]}…"
 
 

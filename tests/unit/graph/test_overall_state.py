@@ -320,6 +320,7 @@ def test_its_repr_tells_keys_types_and_sizes_and_no_values():
     )
     assert repr(view({"a": "secret"})) == "OverAllState(a: str[6])"
     assert repr(OverAllState()) == "OverAllState()"
+    assert repr(OverAllState({"a\nb\x1b[31m": 1})) == r"OverAllState(a\nb\x1b[31m: int)"
     many = repr(OverAllState({f"k{i}": i for i in range(1000)}))
     assert many.endswith("k19: int, … 980 more)")
 
