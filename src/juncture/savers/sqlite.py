@@ -43,7 +43,9 @@ _Row: TypeAlias = tuple[Any, ...]
 
 AT_ONCE = 32_768
 """Bytes up to which a checkpoint with its records is stored on the event loop, which takes some 50 µs."""
-PUTS_BETWEEN_TIDYING = 100
+PAGES_OF_A_PUT, BYTES_OF_A_PAGE = 4, 2048
+"""At most so many pages a put writes into the log, and one more for so many bytes of its payload."""
+PAGES_BETWEEN_TIDYING = 800
 """Fewer than fill the log to the point (a thousand pages) where SQLite moves it into the file by itself, and waits."""
 
 
@@ -92,7 +94,7 @@ class SqliteSaver(Saver):
         self.lease_ttl = lease_ttl
         self._database = Database(os.path.abspath(name), sql.SCHEMA, synchronous=synchronous, timeout=timeout)
         self._worker = OneWorker("juncture-sqlite")
-        self._puts_at_once = 0
+        self._untidy_pages = 0
 
     # ---- checkpoints
 
@@ -147,9 +149,11 @@ class SqliteSaver(Saver):
             transaction = self._database.writing_at_once()
             with suppress(BlockingIOError):
                 self._put(transaction, checkpoint, payload, follows, records, lease)
-                self._puts_at_once += 1
-                if self._puts_at_once % PUTS_BETWEEN_TIDYING == 0:
-                    self._worker.call(self._database.tidy)
+                self._untidy_pages += PAGES_OF_A_PUT + size // BYTES_OF_A_PAGE
+                if self._untidy_pages >= PAGES_BETWEEN_TIDYING:
+                    self._untidy_pages = 0
+                    # Awaited, because puts that come meanwhile would keep it waiting for the file.
+                    await self._worker.call(self._database.tidy)
                 return
         await super().aput(checkpoint, payload, follows=follows, records=records, lease=lease)
 

@@ -379,7 +379,7 @@ def test_a_put_while_somebody_else_writes_leaves_the_loop_free(saver, path):
 
 def test_the_log_is_moved_into_the_file_by_the_worker(saver, path):
     async def use():
-        for seq in range(2, 103):
+        for seq in range(2, 203):
             await aput(saver, seq)
         await saver.aload("t")  # so the worker has done what it had been given
 
@@ -387,4 +387,16 @@ def test_the_log_is_moved_into_the_file_by_the_worker(saver, path):
     before = path.stat().st_size
     asyncio.run(use())
     assert path.stat().st_size > before
-    assert seqs(saver) == list(range(102, 0, -1))
+    assert seqs(saver) == list(range(202, 0, -1))
+
+
+@pytest.mark.parametrize("size", [10, 3_000, 8_000, 32_000])
+def test_the_log_never_grows_to_where_sqlite_moves_it_by_itself(saver, path, size):
+    async def use():
+        for seq in range(2, 302):
+            await aput(saver, seq, payload=b"x" * size)
+
+    put(saver, 1)
+    asyncio.run(use())
+    pages = path.with_name(f"{path.name}-wal").stat().st_size // (4096 + 24)
+    assert 100 < pages < 1000
