@@ -55,7 +55,7 @@ def measure_cases(
         report(f"{place}/{len(distinct)} {name}")
         left_out = {libraries.LANGGRAPH.name} if case.long_for_peer and not long else set[str]()
         makers = {lib.name: partial(case.make, lib) for lib in libs if lib.name not in left_out}
-        hang_s = measure.LONG_S if long else measure.HANG_S
+        hang_s = measure.LONG_S if case.long_for_peer else measure.HANG_S
         found[name] = measure.minima(
             makers, effort, self_timed=case.self_timed, once=case.once, hang_s=hang_s
         )

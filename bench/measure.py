@@ -22,7 +22,7 @@ MAX_BLOCKS = 60
 HANG_S = 300
 """A case that takes longer shows where it stands and ends the process."""
 LONG_S = 3600
-"""The same where what takes long was asked for."""
+"""The same of a case that takes long."""
 
 
 @dataclass(frozen=True)
