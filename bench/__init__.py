@@ -1,4 +1,4 @@
-"""Juncture against LangGraph: what a step, a fan-out, a chunk, a call and an import cost.
+"""Juncture against LangGraph: what a step, a checkpoint, a long chat, a fan-out, a chunk, a call and an import cost.
 
 ``python -m bench`` prints one table: row, LangGraph, Juncture, ratio, target, met or not. Figures are microseconds
 unless the cell says otherwise; a ratio is LangGraph's figure over Juncture's, so that larger is better for Juncture.
@@ -21,10 +21,14 @@ Method:
   starting a loop isn't counted.
 * **Import** is measured in fresh interpreters, one after the other in turns, after a first one that writes bytecode.
   Time is that of the import statement; memory is the peak of resident memory afterwards, as the kernel counts it.
+* **Files** stand on the project's disk. Both libraries' SQLite savers run with the same ``synchronous``, and each with
+  its library's own default of when a step counts as saved.
+* **Chats** are had in a fresh interpreter each, once: sizes don't vary, and a turn's figure is a minimum of ten.
+  LangGraph's long ones take minutes and gigabytes, and are had only with ``--long``.
 * A **difference** (a subgraph call over the same nodes inlined, a step without the fixed cost of a call) is taken
   between minima.
 * LangGraph's tracing is off and its variables are removed from the environment.
 
 Modules: `libraries` names of both; `graphs` the programs; `cases` what one call does; `rows` the table's rows and
-targets; `measure` blocks and minima; `footprint` fresh interpreters; `floor` the hand-written loop; `table` the output.
+targets; `measure` blocks and minima; `stores` SQLite files; `chat` long chats; `footprint` fresh interpreters; `floor` the hand-written loop; `table` the output.
 """
