@@ -42,9 +42,9 @@ from juncture.errors import (
     ThreadNotFoundError,
 )
 from juncture.functional import task
-from juncture.graph.access import RecoveredThread
 from juncture.graph.builder import StateGraph
 from juncture.graph.compiled import CompiledGraph
+from juncture.graph.operations import RecoveredThread
 from juncture.graph.overall_state import OverAllState
 from juncture.persistence import register_type
 from juncture.savers import InMemorySaver

@@ -379,7 +379,7 @@ def test_a_thread_that_is_in_use(command: str, paused: Juncture):
         saver.acquire_lease("t", "another program", "0" * 32, 60.0)
     refused = paused(command, "kept.py:graph", *options.get(command, COMMANDS[command]), *T)
     assert (refused.code, refused.out) == (2, "")
-    assert "thread 't' is being run by another program" in refused.err
+    assert "thread 't' is in use by another program" in refused.err
     assert len(ids(paused)) == 2
 
 

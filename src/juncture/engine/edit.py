@@ -17,7 +17,7 @@ from juncture.engine.effects import Done, Failed, Outcome, Program, Run, Save, W
 from juncture.engine.plan import advance, plan
 from juncture.engine.returns import Reader, Returned
 from juncture.engine.state import State, TaskRecord
-from juncture.engine.tables import ENTRY, Node
+from juncture.engine.tables import ENTRY, Node, Tables
 from juncture.engine.task import Task
 from juncture.errors import InvalidUpdateError
 from juncture.types import END, MISSING, START, Command, StateUpdate
@@ -43,7 +43,8 @@ def edit(loop: Loop, supersteps: Sequence[Sequence[StateUpdate]]) -> Program:
     if loop.head is None:
         loop.state.values.update(loop.tables.initial())
     for updates in supersteps:
-        _check(updates)
+        _check(loop.tables, updates)
+    for updates in supersteps:
         if len(updates) == 1 and updates[0].as_node == COPY:
             source = "fork"
             _keep_all(loop)
@@ -60,10 +61,12 @@ def edit(loop: Loop, supersteps: Sequence[Sequence[StateUpdate]]) -> Program:
         loop.head = yield Save(loop.state, source)
 
 
-def _check(updates: Sequence[StateUpdate]) -> None:
-    """Refuses what would be dropped."""
+def _check(tables: Tables, updates: Sequence[StateUpdate]) -> None:
+    """Refuses what would be dropped, and what leads nowhere, before anything is changed."""
     for update in updates:
         values: Any = update.values
+        if update.as_node is not None:
+            _check_node(tables, update.as_node, values, alone=len(updates) == 1)
         if isinstance(values, Command) and cast("Command[Any]", values).resume is not MISSING:
             raise InvalidUpdateError(
                 "an update can't answer questions: give Command(resume=…) to invoke. Nothing was changed"
@@ -114,13 +117,17 @@ def _node_named(loop: Loop, update: StateUpdate, *, alone: bool) -> str:
         return ran[0]
     if name in _ENTRIES:
         return START
-    if name not in nodes:
+    return name
+
+
+def _check_node(tables: Tables, name: str, values: Any, *, alone: bool) -> None:
+    whole = name in (COPY, MEMORY) or (name == END and values is None)
+    if name not in tables.nodes and name not in _ENTRIES and not (whole and alone):
         raise InvalidUpdateError(
             f"Node {name!r} does not exist, so nothing can be updated as if it had returned. "
-            f"Known nodes: {', '.join(sorted(nodes))}. Nothing was changed",
+            f"Known nodes: {', '.join(sorted(tables.nodes))}. Nothing was changed",
             node=name,
         )
-    return name
 
 
 def _returned(loop: Loop, name: str, values: Any, place: int) -> Done:

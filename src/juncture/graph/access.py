@@ -7,36 +7,35 @@ as in `StateSnapshot.config`), or just the id of a thread.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from juncture.engine.edit import MEMORY
 from juncture.engine.tables import Tables
 from juncture.errors import ConfigError
-from juncture.graph.calls import Call
-from juncture.graph.operations import History, ThreadPrograms, Where, named, place_of
+from juncture.graph.calls import Call, RunOptions
+from juncture.graph.operations import (
+    History,
+    Place,
+    RecoveredThread,
+    ThreadPrograms,
+    Where,
+    named,
+    place_of,
+)
 from juncture.graph.snapshots import config_of
 from juncture.persistence import upkeep
 from juncture.persistence.asking import aperformed, performed
-from juncture.persistence.leases import Held, release
-from juncture.savers.base import Lease, Saver
-from juncture.types import RunResult, StateDiff, StateSnapshot, StateUpdate, ThreadSnapshot
+from juncture.savers.base import Saver
+from juncture.types import StateDiff, StateSnapshot, StateUpdate, ThreadSnapshot
 
 if TYPE_CHECKING:
-    from juncture.drivers.base import Driver
+    from typing_extensions import Unpack
+
     from juncture.graph.compiled import CompiledGraph
     from juncture.persistence.codec import Codec
-
-
-class RecoveredThread(NamedTuple):
-    """What `recover` did with a thread whose run had died."""
-
-    thread_id: str
-    result: RunResult | None
-    """What its run ended with; None where it failed, or where there was nothing to run: the thread was only given back."""
-    error: Exception | None
-    """What its run failed with."""
+    from juncture.persistence.leases import Held
 
 
 class ThreadAccess:
@@ -88,7 +87,7 @@ class ThreadAccess:
         Args:
             config: With a ``checkpoint_ns``, a nested graph's.
             filter: Only states whose metadata has these entries.
-            before: Only states before this checkpoint.
+            before: Only states before this checkpoint: a config that names one, or its id.
             limit: At most so many.
             values: Read the values; without them, `StateSnapshot.values` is empty, and a long history is listed fast.
         """
@@ -171,34 +170,17 @@ class ThreadAccess:
         Raises:
             ConfigError: There is nothing to write.
         """
-        call = self._editing(config, supersteps)
-        driver = call.sync_driver(())
-        try:
-            for _ in driver.drive():
-                pass
-        except BaseException as error:
-            call.explain(error, driver)
-            raise
-        performed(self._threads.tell_parents(call.thread_id or "", call.namespace))
-        if (around := _remembered(call, driver)) is not None:
-            self.bulk_update_state(*around)
-        return config_of(call.thread_id or "", call.namespace, driver.root.loop.head)
+        place = self._edited(config, supersteps)
+        head = performed(self._threads.edit(self._editing, place, supersteps))
+        return config_of(place.thread_id, place.namespace, head)
 
     async def abulk_update_state(
         self, config: Where, supersteps: Sequence[Sequence[StateUpdate]]
     ) -> dict[str, Any]:
         """As `bulk_update_state`."""
-        call = self._editing(config, supersteps)
-        driver = call.async_driver(())
-        try:
-            await driver.run()
-        except BaseException as error:
-            call.explain(error, driver)
-            raise
-        await aperformed(self._threads.tell_parents(call.thread_id or "", call.namespace))
-        if (around := _remembered(call, driver)) is not None:
-            await self.abulk_update_state(*around)
-        return config_of(call.thread_id or "", call.namespace, driver.root.loop.head)
+        place = self._edited(config, supersteps)
+        head = await aperformed(self._threads.edit(self._editing, place, supersteps))
+        return config_of(place.thread_id, place.namespace, head)
 
     # ---- looking after threads
 
@@ -282,7 +264,7 @@ class ThreadAccess:
         self,
         thread_ids: Sequence[str] | None = None,
         config: Mapping[str, Any] | None = None,
-        **options: Any,
+        **options: Unpack[RunOptions[Any]],
     ) -> list[RecoveredThread]:
         """Finds the threads whose run died with its process, and runs them on to their end or next pause.
 
@@ -292,43 +274,21 @@ class ThreadAccess:
         Args:
             thread_ids: Only these.
             config: As for `invoke`, without a thread.
-            options: As for `invoke`.
+            options: As for `invoke`, without ``thread_id``.
 
         Returns:
             What became of each thread, sorted by id. A run that fails is reported, and doesn't stop the others.
         """
-        found: list[RecoveredThread] = []
-        for lease in performed(self._threads.dead(thread_ids)):
-            taken, held = performed(self._threads.take_over(lease))
-            if held is None:
-                found += [RecoveredThread(lease.thread_id, None, None)] * taken
-                continue
-            try:
-                result = self._invoke(self._taken_up(lease, held, config, options))
-                found.append(RecoveredThread(lease.thread_id, result, None))
-            except Exception as error:  # noqa: BLE001 - it is reported
-                found.append(RecoveredThread(lease.thread_id, None, error))
-        return found
+        return performed(self._threads.recover(self._going_on(config, options), thread_ids))
 
     async def arecover(
         self,
         thread_ids: Sequence[str] | None = None,
         config: Mapping[str, Any] | None = None,
-        **options: Any,
+        **options: Unpack[RunOptions[Any]],
     ) -> list[RecoveredThread]:
         """As `recover`."""
-        found: list[RecoveredThread] = []
-        for lease in await aperformed(self._threads.dead(thread_ids)):
-            taken, held = await aperformed(self._threads.take_over(lease))
-            if held is None:
-                found += [RecoveredThread(lease.thread_id, None, None)] * taken
-                continue
-            try:
-                call = self._taken_up(lease, held, config, options)
-                found.append(RecoveredThread(lease.thread_id, await self._ainvoke(call), None))
-            except Exception as error:  # noqa: BLE001 - it is reported
-                found.append(RecoveredThread(lease.thread_id, None, error))
-        return found
+        return await aperformed(self._threads.recover(self._going_on(config, options), thread_ids))
 
     # ---- where
 
@@ -349,38 +309,47 @@ class ThreadAccess:
         """The graph, as what it is: only compiled graphs are made of this."""
         return cast("CompiledGraph[Any, Any, Any, Any]", self)
 
-    def _taken_up(
-        self, lease: Lease, held: Held, config: Mapping[str, Any] | None, options: Mapping[str, Any]
-    ) -> Call:
-        """The call that goes on with a thread that was taken over; if it can't be made, the thread is given back."""
-        try:
-            return Call(self._itself, None, config, thread_id=lease.thread_id, held=held, **options)
-        except BaseException:
-            performed(release(self._saver(), held))
-            raise
+    def _going_on(
+        self, config: Mapping[str, Any] | None, options: RunOptions[Any]
+    ) -> Callable[[str, Held], Call]:
+        """What makes the call that goes on with a thread that was taken over; config and options are looked at once."""
+        if "thread_id" in options:
+            raise ConfigError("recover finds the threads itself: name those that you want by thread_ids=[…]")
 
-    def _invoke(self, call: Call) -> Any:
-        raise NotImplementedError
+        given = cast("Mapping[str, Any]", options)
 
-    async def _ainvoke(self, call: Call) -> Any:
-        raise NotImplementedError
+        def call(thread_id: str, held: Held | None) -> Call:
+            return Call(self._itself, None, config, thread_id=thread_id, held=held, **given)
 
-    def _editing(self, config: Where, supersteps: Sequence[Sequence[StateUpdate]]) -> Call:
+        call("any", None)
+        return call
+
+    def _edited(self, config: Where, supersteps: Sequence[Sequence[StateUpdate]]) -> Place:
+        """Which state is edited.
+
+        Raises:
+            ConfigError: There is nothing to write, or nowhere.
+        """
         if not supersteps or not all(supersteps):
             raise ConfigError("there is nothing to update: give at least one update in each superstep")
+        if any(StateUpdate(*update).as_node == MEMORY for updates in supersteps for update in updates):
+            raise ConfigError(f"{MEMORY!r} is no node, and nothing that can be updated from outside")
         self._saver()
-        place = place_of(config)
-        given = {"configurable": {"thread_id": config}} if isinstance(config, str) else config
+        return place_of(config)
+
+    def _editing(self, place: Place, supersteps: Sequence[Sequence[StateUpdate]], held: Held) -> Call:
+        """The call that edits one namespace."""
+        named = config_of(place.thread_id, place.namespace, place.checkpoint_id)
         edits = [[StateUpdate(*update) for update in updates] for updates in supersteps]
-        return Call(self._itself, None, given, durability="sync", supersteps=edits, namespace=place.namespace)
-
-
-def _remembered(call: Call, driver: Driver) -> tuple[dict[str, Any], list[list[StateUpdate]]] | None:
-    """After an edit of a nested graph with a memory of its own: the edit by which the graph around it learns of it."""
-    if not call.tables.remembers or not call.namespace or call.node is None:
-        return None
-    around = config_of(call.thread_id or "", call.namespace[:-1], None)
-    return around, [[StateUpdate({call.node.name: driver.root.loop.head}, MEMORY)]]
+        return Call(
+            self._itself,
+            None,
+            named,
+            durability="sync",
+            supersteps=edits,
+            namespace=place.namespace,
+            held=held,
+        )
 
 
 def subgraphs_of(

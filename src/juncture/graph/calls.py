@@ -124,7 +124,8 @@ class Call:
     ) -> None:
         """Takes what the public methods take (`RunOptions`).
 
-        With `supersteps`, it is an edit of the state of the graph in that namespace. With `held`, the thread was taken.
+        With `supersteps`, it is an edit of the state of the graph in that namespace. With `held`, the thread was taken;
+        an edit doesn't give it back.
         """
         self.graph = graph
         self.options = read_config(config, thread_id, strict=graph.tables.strict)
@@ -239,6 +240,7 @@ class Call:
             durability=durability,
             on_busy="raise" if self._is_around(graph.checkpointer) else on_busy,
             held=self.held,
+            lent=self.supersteps is not None,
             metadata=options.metadata,
         )
 
@@ -413,6 +415,59 @@ class Call:
         if limit is not None:
             return Slots(limit)
         return self.outer.program.shared.slots if self.outer is not None else None
+
+    # ---- driving
+
+    def run(self) -> Any:
+        """Runs to the end or the next pause; what the caller gets."""
+        relayed = self.relayed
+        driver = self.sync_driver(relayed, subgraphs=bool(relayed))
+        send = self.relay() if relayed else None
+        try:
+            for part in driver.drive():
+                if send is not None:
+                    send(part)
+        except BaseException as error:
+            self.explain(error, driver)
+            raise
+        return self.result(driver)
+
+    async def arun(self) -> Any:
+        """As `run`."""
+        relayed = self.relayed
+        driver = self.async_driver(relayed, subgraphs=bool(relayed))
+        send = self.relay() if relayed else None
+        try:
+            if send is None:
+                await driver.run()
+            else:
+                async for part in driver.drive():
+                    send(part)
+        except BaseException as error:
+            self.explain(error, driver)
+            raise
+        return self.result(driver)
+
+    def edit(self) -> str | None:
+        """Edits the state; the id of the new checkpoint."""
+        driver = self.sync_driver(())
+        try:
+            for _ in driver.drive():
+                pass
+        except BaseException as error:
+            self.explain(error, driver)
+            raise
+        return driver.root.loop.head
+
+    async def aedit(self) -> str | None:
+        """As `edit`."""
+        driver = self.async_driver(())
+        try:
+            await driver.run()
+        except BaseException as error:
+            self.explain(error, driver)
+            raise
+        return driver.root.loop.head
 
     # ---- how it ended
 

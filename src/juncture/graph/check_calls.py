@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from juncture.drivers.context import interrupt
 from juncture.graph.builder import StateGraph
-from juncture.graph.check_source import UNRESOLVED, Function, function_of, nested
+from juncture.graph.check_source import UNRESOLVED, Function, function_of, nested, texts_of
 from juncture.graph.compiled import CompiledGraph
 
 Graph: TypeAlias = CompiledGraph[Any, Any, Any, Any] | StateGraph[Any, Any, Any, Any]
@@ -31,9 +31,9 @@ _NEAR: Final = 3
 _ENDING: Final = frozenset({"interrupt", "request_drain", "PARENT"})
 """Names of what ends or pauses a run from inside, or leaves the graph (``Command.PARENT``)."""
 _DYNAMIC: Final = frozenset(
-    {"getattr", "eval", "exec", "globals", "locals", "vars", "__import__", "import_module"}
+    {"context", "eval", "exec", "getattr", "globals", "import_module", "locals", "vars", "__import__"}
 )
-"""Names of what looks up names when it runs."""
+"""Names of what looks up names when it runs, or is given when it runs."""
 _OURS: Final = "juncture"
 
 
@@ -88,7 +88,7 @@ def _named(function: Function) -> Iterator[Any]:
     names = {name for code in codes for name in (*code.co_names, *code.co_freevars)}
     if not names.isdisjoint(_ENDING):  # imported inside the function, or attributes
         yield interrupt
-    if not names.isdisjoint(_DYNAMIC):
+    if not names.isdisjoint(_DYNAMIC) or "configurable" in texts_of(function.code):
         yield None
     objects = [value for name in sorted(names) if (value := function.resolve(name)) is not UNRESOLVED]
     for module in _imported(codes):

@@ -15,6 +15,7 @@ from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR, getattr_static
 from types import ModuleType
 from typing import Any, Final
 
+from juncture.graph.check_names import bound_in, values_at
 from juncture.graph.check_source import UNRESOLVED, Function, Source, function_of, source_of
 from juncture.types import Command, Send
 
@@ -114,7 +115,7 @@ class _Reading:
         for name in self.parameters:
             found[name] = None
         for node in self.all:
-            found.update(dict.fromkeys(_bound_in(node)))
+            found.update(dict.fromkeys(bound_in(node)))
             if not isinstance(node, ast.Name) or isinstance(node.ctx, ast.Load):
                 continue
             value = self._assigned_value(node)
@@ -216,11 +217,14 @@ class _Reading:
                     yield from self._leaves(value, depth + 1)
             case ast.NamedExpr(value=value) if depth < _DEPTH:
                 yield from self._leaves(value, depth + 1)
-            case ast.Name(id=name) if depth < _DEPTH and (values := self.assigned.get(name)):
+            case ast.Name(id=name) if depth < _DEPTH and (
+                values := values_at(expression, self.assigned, self.source.parents)
+            ):
+                anew = len(values) < len(self.assigned[name] or ())
                 for value in values:
                     for leaf in self._leaves(value, depth + 1):
                         plain = leaf is None or isinstance(leaf, _IMMUTABLE)
-                        yield leaf if plain or self._unchanged(name) else expression
+                        yield leaf if plain or (self._unchanged(name) and not anew) else expression
             case _:
                 yield expression
 
@@ -455,7 +459,7 @@ class _Reading:
         shown = self.shown
         named = [node for node in self.all if isinstance(node, ast.Name) and node.id == parameter]
         bound = [node for node in named if not isinstance(node.ctx, ast.Load)]
-        bound += [node for node in self.all if parameter in _bound_in(node)]
+        bound += [node for node in self.all if parameter in bound_in(node)]
         shown.reads_rest = shown.reads_rest or bool(bound)
         if not all(map(self._inner, bound)):
             return  # from some place on, the name stands for something else
@@ -542,27 +546,6 @@ def _ends(body: list[ast.stmt]) -> bool:
             return _ends(first) and _ends(second)
         case _:
             return False
-
-
-def _bound_in(node: ast.AST) -> list[str]:
-    """The names that a node of the tree binds without an `ast.Name`."""
-    match node:
-        case ast.Global(names=names) | ast.Nonlocal(names=names):
-            return names
-        case (
-            ast.ExceptHandler(name=str() as name)
-            | ast.MatchAs(name=str() as name)
-            | ast.MatchStar(name=str() as name)
-        ):
-            return [name]
-        case ast.MatchMapping(rest=str() as name) | ast.arg(arg=name):
-            return [name]
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-            return [name]
-        case ast.alias(name=name, asname=other):
-            return [other or name.partition(".")[0]]
-        case _:
-            return []
 
 
 Read = Callable[[Any], Shown | None]

@@ -164,7 +164,7 @@ class CompiledGraph(ThreadAccess, Generic[StateT, ContextT, InputT, OutputT]):
         call = Call(self, input, config, output_keys=output_keys, **options)
         if stream_mode is not None:
             return list(self._stream(call, Shape(stream_mode, subgraphs=False, version="v1")))
-        return self._invoke(call)
+        return call.run()
 
     @overload
     async def ainvoke(
@@ -213,7 +213,7 @@ class CompiledGraph(ThreadAccess, Generic[StateT, ContextT, InputT, OutputT]):
         if stream_mode is not None:
             shape = Shape(stream_mode, subgraphs=False, version="v1")
             return [item async for item in self._astream(call, shape)]
-        return await self._ainvoke(call)
+        return await call.arun()
 
     def stream(
         self,
@@ -264,34 +264,6 @@ class CompiledGraph(ThreadAccess, Generic[StateT, ContextT, InputT, OutputT]):
         ) as items:
             async for item in items:
                 yield item
-
-    def _invoke(self, call: Call) -> Any:
-        relayed = call.relayed
-        driver = call.sync_driver(relayed, subgraphs=bool(relayed))
-        send = call.relay() if relayed else None
-        try:
-            for part in driver.drive():
-                if send is not None:
-                    send(part)
-        except BaseException as error:
-            call.explain(error, driver)
-            raise
-        return call.result(driver)
-
-    async def _ainvoke(self, call: Call) -> Any:
-        relayed = call.relayed
-        driver = call.async_driver(relayed, subgraphs=bool(relayed))
-        send = call.relay() if relayed else None
-        try:
-            if send is None:
-                await driver.run()
-            else:
-                async for part in driver.drive():
-                    send(part)
-        except BaseException as error:
-            call.explain(error, driver)
-            raise
-        return call.result(driver)
 
     def _stream(self, call: Call, shape: Shape) -> Generator[Any, None, None]:
         driver = call.sync_driver(shape.modes, subgraphs=shape.subgraphs)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from juncture.engine.edit import MEMORY
 from juncture.engine.interrupts import open_questions
 from juncture.engine.plan import unfinished
 from juncture.engine.state import Saved, TaskRecord
 from juncture.engine.tables import GRAPH, Node, Tables
-from juncture.errors import ConfigError, ThreadBusyError
+from juncture.errors import ConfigError, SerializationError, ThreadBusyError, ThreadNotFoundError
 from juncture.graph.config import read_config
 from juncture.graph.snapshots import (
     all_records,
@@ -25,19 +26,33 @@ from juncture.graph.snapshots import (
     thread_snapshot,
     unreadable_thread,
 )
-from juncture.persistence import leases, upkeep
+from juncture.persistence import leases, recent, upkeep
 from juncture.persistence.asking import Ask, Asking
 from juncture.persistence.codec import Codec
 from juncture.persistence.format import namespace_levels, namespace_text, record_bytes
 from juncture.persistence.reading import Matches, read_checkpoint, read_page, read_threads
 from juncture.savers.base import Lease, LoadedCheckpoint, Saver
-from juncture.types import StateDiff, StateSnapshot, ThreadSnapshot
+from juncture.types import RunResult, StateDiff, StateSnapshot, StateUpdate, ThreadSnapshot
+
+if TYPE_CHECKING:
+    from juncture.graph.calls import Call
+    from juncture.persistence.leases import Held
 
 Where: TypeAlias = Mapping[str, Any] | str
 """A config, or the id of a thread."""
 
 PAGE: Final = 64
 """How many checkpoints of a history are read at once."""
+
+
+class RecoveredThread(NamedTuple):
+    """What `recover` did with a thread whose run had died."""
+
+    thread_id: str
+    result: RunResult | None
+    """What its run ended with; None where it failed, or where there was nothing to run: the thread was only given back."""
+    error: Exception | None
+    """What its run failed with."""
 
 
 class Place(NamedTuple):
@@ -151,35 +166,61 @@ class ThreadPrograms:
                 listed.append(thread_snapshot(self.tables, thread.thread_id, saved, holder, runs=runs))
         return listed
 
-    def tell_parents(self, thread_id: str, namespace: tuple[str, ...]) -> Asking[None]:
+    def edit(
+        self,
+        make: Callable[[Place, Sequence[Sequence[StateUpdate]], Held], Call],
+        place: Place,
+        supersteps: Sequence[Sequence[StateUpdate]],
+    ) -> Asking[str | None]:
+        """Edits a state, and tells the graphs around it, under one lease; the id of the new checkpoint.
+
+        Args:
+            make: Makes the call that edits one namespace.
+            place: Which.
+            supersteps: What is written.
+        """
+        thread_id, namespace = place.thread_id, place.namespace
+        held = yield from leases.acquire(self.saver, thread_id, "raise", doing=leases.EDITING)
+        try:
+            call = make(place, supersteps, held)
+            head: str | None = yield Ask(call, "edit")
+            made = head
+            while namespace:
+                yield from self._tell_parents(thread_id, namespace, held.lease)
+                if call.node is None or not call.tables.remembers:
+                    break
+                # The graph around one with a memory of its own says at which checkpoint it stands.
+                knows = [[StateUpdate({call.node.name: made}, MEMORY)]]
+                namespace = namespace[:-1]
+                call = make(Place(thread_id, namespace, None), knows, held)
+                made = yield Ask(call, "edit")
+            return head
+        finally:
+            recent.forget(self.saver, thread_id)
+            yield from leases.release(self.saver, held)
+
+    def _tell_parents(self, thread_id: str, namespace: tuple[str, ...], lease: Lease) -> Asking[None]:
         """Closes, in the graphs around an edited one, the questions that it no longer asks."""
-        if not namespace:
-            return
-        saver = self.saver
         below = yield from self._known(Place(thread_id, namespace, None))
         still = {q.id for q in open_questions(all_records(below, thread_id, namespace))}
-
-        def telling(lease: Lease) -> Asking[None]:
-            for depth in range(len(namespace) - 1, -1, -1):
-                around = Place(thread_id, namespace[:depth], None)
-                saved = yield from self._known(around)
-                closed = [
-                    TaskRecord(record.task_id, "answer", record.name, None)
-                    for record in all_records(saved, thread_id, around.namespace)
-                    if record.kind == "question"
-                    and record.content.namespace[: len(namespace)] == namespace
-                    and record.name not in still
-                ]
-                if closed:
-                    args = (
-                        thread_id,
-                        namespace_text(around.namespace),
-                        saved.checkpoint_id,
-                        [record_bytes(self.codec, record) for record in closed],
-                    )
-                    yield Ask(saver, "put_records", args, {"lease": lease})
-
-        yield from upkeep.leased(saver, thread_id, telling)
+        for depth in range(len(namespace) - 1, -1, -1):
+            around = Place(thread_id, namespace[:depth], None)
+            saved = yield from self._known(around)
+            closed = [
+                TaskRecord(record.task_id, "answer", record.name, None)
+                for record in all_records(saved, thread_id, around.namespace)
+                if record.kind == "question"
+                and record.content.namespace[: len(namespace)] == namespace
+                and record.name not in still
+            ]
+            if closed:
+                args = (
+                    thread_id,
+                    namespace_text(around.namespace),
+                    saved.checkpoint_id,
+                    [record_bytes(self.codec, record) for record in closed],
+                )
+                yield Ask(self.saver, "put_records", args, {"lease": lease})
 
     # ---- looking after threads
 
@@ -188,12 +229,25 @@ class ThreadPrograms:
 
         def moving(_: Lease) -> Asking[str]:
             saved = yield from self._known(Place(thread_id, (), None))
-            kept = f"{thread_id}@{saved.checkpoint_id}"
+            kept = yield from self._free_id(f"{thread_id}@{saved.checkpoint_id}")
             yield from upkeep.copy_thread(self.saver, self.codec, thread_id, kept)
             yield Ask(self.saver, "delete_thread", (thread_id,))
             return kept
 
         return (yield from upkeep.leased(self.saver, thread_id, moving))
+
+    def _free_id(self, wanted: str) -> Asking[str]:
+        """A thread id that isn't used. What a copy that was cut short left under one is removed: nobody can have gone on."""
+        number = 1
+        while True:
+            free = wanted if number == 1 else f"{wanted}.{number}"
+            begun: list[str] = yield Ask(self.saver, "namespaces", (free,))
+            if begun and "" not in begun:
+                yield from upkeep.delete_thread(self.saver, free)
+            elif begun:
+                number += 1
+                continue
+            return free
 
     def prune(
         self, thread_id: str | None, keep: int | None, older_than: timedelta | float | None
@@ -206,17 +260,40 @@ class ThreadPrograms:
         for each in (yield from upkeep.all_threads(self.saver)):
             try:
                 removed += yield from upkeep.prune(self.saver, self.codec, each, keeps)
-            except ThreadBusyError:
-                continue
+            except (ThreadBusyError, ThreadNotFoundError, SerializationError):
+                continue  # it is run, was deleted meanwhile, or was saved by another version
         return removed
 
-    def dead(self, thread_ids: Sequence[str] | None) -> Asking[list[Lease]]:
-        """The leases of runs that died, of these threads."""
-        found = yield from upkeep.dead_leases(self.saver)
-        wanted = None if thread_ids is None else frozenset(thread_ids)
-        return [lease for lease in found if wanted is None or lease.thread_id in wanted]
+    def recover(
+        self, make: Callable[[str, Held], Call], thread_ids: Sequence[str] | None
+    ) -> Asking[list[RecoveredThread]]:
+        """Takes up the threads whose run died, one after the other.
 
-    def take_over(self, lease: Lease) -> Asking[tuple[bool, leases.Held | None]]:
+        Args:
+            make: Makes the call that goes on with a thread.
+            thread_ids: Only these.
+        """
+        found: list[RecoveredThread] = []
+        wanted = None if thread_ids is None else frozenset(thread_ids)
+        for lease in (yield from upkeep.dead_leases(self.saver)):
+            if wanted is not None and lease.thread_id not in wanted:
+                continue
+            try:
+                taken, held = yield from self._take_over(lease)
+            except SerializationError as error:
+                found.append(RecoveredThread(lease.thread_id, None, error))
+                continue
+            if held is None:
+                found += [RecoveredThread(lease.thread_id, None, None)] * taken
+                continue
+            try:
+                result: RunResult = yield Ask(make(lease.thread_id, held), "run")
+                found.append(RecoveredThread(lease.thread_id, result, None))
+            except Exception as error:  # noqa: BLE001 - it is reported
+                found.append(RecoveredThread(lease.thread_id, None, error))
+        return found
+
+    def _take_over(self, lease: Lease) -> Asking[tuple[bool, Held | None]]:
         """Takes a dead run's thread: whether nobody else was faster, and its lease, if there is something to run."""
         now: list[Lease] = yield Ask(self.saver, "leases")
         if not any(one.token == lease.token for one in now):
@@ -227,8 +304,10 @@ class ThreadPrograms:
             return False, None
         try:
             goes_on = yield from self._can_go_on(lease.thread_id)
+        except GeneratorExit:
+            raise
         except BaseException:
-            yield from leases.release(self.saver, held)
+            yield from leases.put_back(self.saver, held, lease)
             raise
         if not goes_on:
             yield from leases.release(self.saver, held)

@@ -7,6 +7,7 @@ it what that raised. `performed` calls the methods themselves, `aperformed` thei
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 R = TypeVar("R")
@@ -65,5 +66,7 @@ async def _whole(call: Coroutine[Any, Any, R]) -> R:
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        await asyncio.wait([running])
+        while not running.done():
+            with suppress(asyncio.CancelledError):  # cancelled again: it is waited for all the same
+                await asyncio.wait([running])
         raise

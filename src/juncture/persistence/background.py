@@ -51,8 +51,9 @@ class Background:
     def _put(self, call: Call) -> None:
         with self._lock:
             if self._worker is None:
-                self._worker = threading.Thread(target=self._work, name="juncture-saves", daemon=True)
-                self._worker.start()
+                worker = threading.Thread(target=self._work, name="juncture-saves", daemon=True)
+                worker.start()
+                self._worker = worker
         self._queue.put(call)
 
     def check(self) -> None:

@@ -14,12 +14,12 @@ import socket
 from functools import lru_cache
 from pathlib import Path
 
-_HOLDER = re.compile(r"process (\d+) on host .* \(started (\d+), system (\S+)\)", re.DOTALL)
+_HOLDER = re.compile(r"process (\d+) on host .* \(started (\d+), system (\S+)\)(?:, which .*)?", re.DOTALL)
 
 
-def this_holder() -> str:
-    """This process, as a holder of leases."""
-    return _holder(os.getpid())
+def this_holder(doing: str = "runs it") -> str:
+    """This process, as a holder of leases, and what it does with the thread."""
+    return f"{_holder(os.getpid())}, which {doing}"
 
 
 @lru_cache(maxsize=1)

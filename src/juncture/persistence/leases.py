@@ -1,7 +1,8 @@
 """Keeps the leases of running threads alive: one daemon thread for each saver, while it has leases to renew.
 
-A lease that could not be renewed in time may have been taken by another run. Whoever holds it is told (`Held.lost`), so
-that it stops at its next save; the saver would refuse that save anyway.
+A lease that was found to be another run's by now is marked (`Held.lost`), so that its run stops at its next save; the saver
+would refuse that save anyway. A saver that can't be asked proves nothing: that is logged, and the run goes on until
+the saver refuses.
 
 A held lease is only referred to weakly: if its run is forgotten without having ended, the lease runs out.
 """
@@ -24,6 +25,9 @@ from juncture.savers.base import Lease, Saver
 
 OnBusy: TypeAlias = Literal["raise", "wait"]
 
+RUNNING: Final = "runs it"
+EDITING: Final = "changes it"
+"""What a holder does with its thread."""
 WAITING: Final = 0.05
 """Seconds between two looks at a thread that somebody else runs."""
 
@@ -57,8 +61,8 @@ class _Keeper:
         with self._lock:
             self._held.add(held)
             if self._runs_in != os.getpid():
-                self._runs_in = os.getpid()
                 threading.Thread(target=self._keep, name="juncture-leases", daemon=True).start()
+                self._runs_in = os.getpid()
 
     def discard(self, held: Held) -> None:
         with self._lock:
@@ -113,7 +117,9 @@ def keep(saver: Saver, lease: Lease) -> Held:
     return held
 
 
-def acquire(saver: Saver, thread_id: str, on_busy: OnBusy, dead: str | None = None) -> Asking[Held]:
+def acquire(
+    saver: Saver, thread_id: str, on_busy: OnBusy, dead: str | None = None, *, doing: str = RUNNING
+) -> Asking[Held]:
     """Takes the lease of a thread, and keeps it alive. ``dead`` is the token of one whose run is known to have died.
 
     Raises:
@@ -121,22 +127,23 @@ def acquire(saver: Saver, thread_id: str, on_busy: OnBusy, dead: str | None = No
     """
     token = os.urandom(16).hex()
     while True:
-        args = (thread_id, this_holder(), token, saver.lease_ttl)
+        args = (thread_id, this_holder(doing), token, saver.lease_ttl)
         try:
             lease: Lease = yield Ask(saver, "acquire_lease", args, {"instead_of": dead}, whole=True)
+            return keep(saver, lease)
         except ThreadBusyError as busy:
             if dead != busy.lease.token and is_dead(busy.lease.holder):
                 dead = busy.lease.token
                 continue
             if on_busy == "raise":
                 raise
+        except GeneratorExit:
+            raise
         except BaseException:  # cancelled, or the connection was lost: it may have been taken all the same
             with suppress(Exception):
-                mine = Lease(thread_id, this_holder(), token, None)
+                mine = Lease(thread_id, this_holder(doing), token, None)
                 yield Ask(saver, "release_lease", (mine,), whole=True)
             raise
-        else:
-            return keep(saver, lease)
         yield Ask(_Pause, "sleep", (WAITING,))
 
 
@@ -154,6 +161,20 @@ def release(saver: Saver, held: Held) -> Asking[None]:
             saver.lease_ttl,
             exc_info=True,
         )
+
+
+def put_back(saver: Saver, held: Held, dead: Lease) -> Asking[None]:
+    """Makes a lease again the dead one that it was taken over from, so that it is found once more."""
+    keeper = _keepers.get(saver)
+    if keeper is not None:
+        keeper.discard(held)
+    args = (dead.thread_id, dead.holder, dead.token, 0.0)
+    yield Ask(saver, "acquire_lease", args, {"instead_of": held.lease.token})
+
+
+def is_of_run(lease: Lease) -> bool:
+    """Whether a run has the lease, and not somebody who edits, copies or prunes the thread."""
+    return not lease.holder.endswith(EDITING)
 
 
 def is_free(lease: Lease) -> bool:

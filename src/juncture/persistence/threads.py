@@ -37,7 +37,6 @@ from juncture.persistence.background import Background
 from juncture.persistence.checkpoint_ids import CheckpointIds
 from juncture.persistence.codec import Codec
 from juncture.persistence.format import (
-    Body,
     bare_state,
     body_of,
     body_of_parts,
@@ -135,7 +134,8 @@ class ThreadLog:
         durability: When what is saved is durable; see the module.
         on_busy: What to do while another run has the thread.
         metadata: Kept with every checkpoint that the run makes.
-        held: The thread's lease, if it was taken already; it is given back all the same.
+        held: The thread's lease, if it was taken already; it is given back all the same, unless it is lent.
+        lent: Whoever took the lease gives it back.
         clock: Nanoseconds since the epoch.
 
     Every error of the saver and of encoding is raised as it is, with a note that names the checkpoint and the thread;
@@ -156,6 +156,7 @@ class ThreadLog:
         on_busy: OnBusy = "raise",
         metadata: Mapping[str, Any] | None = None,
         held: leases.Held | None = None,
+        lent: bool = False,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self.thread_id = thread_id
@@ -173,6 +174,7 @@ class ThreadLog:
         self._ids = CheckpointIds()
         self._points: dict[Namespace, _Point] = {}
         self._held = held
+        self._lent = lent and held is not None
         self._background = Background() if durability == "async" and saver.blocking else None
         self._broken = False
         """Something wasn't saved: what is known of the thread may not be what it holds."""
@@ -342,11 +344,12 @@ class ThreadLog:
         point = self._points.get(namespace)
         if point is None:
             point = self._points[namespace] = self._new_point(namespace_text(namespace))
-        if self._durability == "exit":
-            return self._hold_back(point, state, source)
         now = self._clock()
         checkpoint_id = self._ids.next(now, point.head)
         try:
+            if self._durability == "exit":
+                self._hold_back(point, state, source, checkpoint_id)
+                return checkpoint_id
             yield from self._put(point, state, source, checkpoint_id, now)
         except BaseException as error:
             self._not_saved(error, "saving", namespace, checkpoint_id, state.step)
@@ -407,12 +410,12 @@ class ThreadLog:
     ) -> Asking[None]:
         self._check_open()
         point = self._points.get(namespace)
-        if self._durability == "exit" and point is not None:
-            if point.held is None:
-                point.held = _HeldBack(checkpoint_id=checkpoint_id)
-            point.held.records += self._encoded(records)
-            return
         try:
+            if self._durability == "exit" and point is not None:
+                if point.held is None:
+                    point.held = _HeldBack(checkpoint_id=checkpoint_id)
+                point.held.records += self._encoded(records)
+                return
             encoded = self._encoded(records)
             args = (self.thread_id, namespace_text(namespace), checkpoint_id, encoded)
             if self._background is None:
@@ -438,17 +441,15 @@ class ThreadLog:
 
     # ---- with ``exit``
 
-    def _hold_back(self, point: _Point, state: State, source: str) -> str:
+    def _hold_back(self, point: _Point, state: State, source: str, checkpoint_id: str) -> None:
         """Keeps a state until the run ends; the one kept before is forgotten, and what was known of its tasks."""
-        checkpoint_id = self._ids.next(self._clock(), point.head)
+        header = header_bytes(self._codec, state)
         before = point.held
         series = (
             before.series if before is not None and before.series is not None else _Series(self._new_track())
         )
         series.add(state)
-        header = header_bytes(self._codec, state)
         point.held = _HeldBack(series, header, state.step, checkpoint_id, source)
-        return checkpoint_id
 
     def _save_held_back(self) -> Asking[None]:
         for namespace in sorted(
@@ -491,7 +492,7 @@ class ThreadLog:
             self._ended = True
             self._points.clear()
             held, self._held = self._held, None
-            if held is not None:
+            if held is not None and not self._lent:
                 yield from leases.release(self.saver, held)
 
     def _is_kept(self, root: _Point) -> bool:
@@ -551,4 +552,4 @@ def _is_needed(codec: Codec, held: _HeldBack) -> bool:
     return bool(state.due or state.sends or state.deferred or state.joins or state.owner)
 
 
-__all__ = ["Body", "Durability", "Namespace", "OnBusy", "ThreadLog"]
+__all__ = ["Durability", "Namespace", "OnBusy", "ThreadLog"]

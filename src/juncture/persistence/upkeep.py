@@ -26,6 +26,9 @@ Keeps = Callable[[int, LoadedCheckpoint], bool]
 """Whether a checkpoint is kept, by its place from the newest (0) and its columns."""
 
 PAGE: Final = 64
+"""How many checkpoints are copied at once."""
+_LISTED: Final = 1000
+"""How many threads are listed at once."""
 _DIGITS: Final = re.compile(r"\d+")
 
 
@@ -35,7 +38,7 @@ def leased(saver: Saver, thread_id: str, program: Callable[[Lease], Asking[T]]) 
     Raises:
         ThreadBusyError: A run has the thread. Nothing was changed.
     """
-    held = yield from leases.acquire(saver, thread_id, "raise")
+    held = yield from leases.acquire(saver, thread_id, "raise", doing=leases.EDITING)
     try:
         return (yield from program(held.lease))
     finally:
@@ -59,7 +62,9 @@ def copy_thread(saver: Saver, codec: Codec, source: str, target: str) -> Asking[
         if (yield Ask(saver, "namespaces", (target,))):
             raise ConfigError(f"thread {target!r} has checkpoints already; copy {source!r} to a new thread")
         try:
-            for namespace in namespaces:
+            for namespace in reversed(
+                namespaces
+            ):  # the thread's own last: until then, there is no thread to be seen
                 yield from _copy_series(saver, codec, source, namespace, lease)
         except BaseException:
             yield Ask(saver, "delete_thread", (target,))
@@ -175,16 +180,16 @@ def all_threads(saver: Saver) -> Asking[list[str]]:
     found: list[str] = []
     while True:
         after = found[-1] if found else None
-        page: Sequence[StoredThread] = yield Ask(saver, "threads", (), {"after": after, "limit": 1000})
+        page: Sequence[StoredThread] = yield Ask(saver, "threads", (), {"after": after, "limit": _LISTED})
         found += [thread.thread_id for thread in page]
-        if len(page) < 1000:
+        if len(page) < _LISTED:
             return found
 
 
 def dead_leases(saver: Saver) -> Asking[list[Lease]]:
     """The leases of runs that died: they ran out, or their process has ended."""
     found: list[Lease] = yield Ask(saver, "leases")
-    return [lease for lease in found if leases.is_free(lease)]
+    return [lease for lease in found if leases.is_free(lease) and leases.is_of_run(lease)]
 
 
 def not_found(thread_id: str) -> ThreadNotFoundError:

@@ -453,8 +453,8 @@ def thread_busy(lease: Lease) -> ThreadBusyError:
     """The error of whoever wants the lease that somebody else has."""
     until = "" if lease.expires_in is None else f", and would be free in {max(0.0, lease.expires_in):.1f} s"
     error = ThreadBusyError(
-        f"thread {lease.thread_id!r} is being run by {lease.holder}{until}. Wait for that run to end "
-        '(on_busy="wait"), or use another thread. Nothing was run.'
+        f"thread {lease.thread_id!r} is in use by {lease.holder}{until}. Wait until it is given back (a run waits with "
+        'on_busy="wait"), or use another thread. Nothing was run, and nothing was changed.'
     )
     error.thread_id, error.lease = lease.thread_id, lease
     return error

@@ -42,11 +42,10 @@ class OneWorker:
         told: Future[_R] = loop.create_future()
         with self._lock:
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=_work, args=(self._queue,), name=self._name, daemon=True
-                )
+                thread = threading.Thread(target=_work, args=(self._queue,), name=self._name, daemon=True)
+                thread.start()  # first: where it can't be started, the next call tries again
+                self._thread = thread
                 self._end = weakref.finalize(self, self._queue.put, None)
-                self._thread.start()
             self._queue.put((call, loop, told))
         return told
 

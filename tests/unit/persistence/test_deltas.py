@@ -125,7 +125,6 @@ SHARED = [1, 2]
         (Note(1, 2), Note(3, 4), None),
         ([Note(LONG), 1], [Note(LONG + "!"), 1], None),
     ],
-    ids=str,
 )
 def test_a_change_says_what_is_different(old, new, change):
     found = between(old, new)
@@ -146,7 +145,6 @@ def test_a_change_says_what_is_different(old, new, change):
         ({Fixed(1): 1, "x": 2}, {Fixed(1): 2, "x": 2}),
         ({Fixed(1): 1, "x": 2}, {Fixed(text=True): 1, "x": 2}),
     ],
-    ids=str,
 )
 def test_keys_and_members_that_are_easily_confused_come_back_exactly(old, new):
     stored, known = CODEC.pack_noting(old)
