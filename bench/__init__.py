@@ -30,5 +30,6 @@ Method:
 * LangGraph's tracing is off and its variables are removed from the environment.
 
 Modules: `libraries` names of both; `graphs` the programs; `cases` what one call does; `rows` the table's rows and
-targets; `measure` blocks and minima; `stores` SQLite files; `chat` long chats; `footprint` fresh interpreters; `floor` the hand-written loop; `table` the output.
+targets; `measure` blocks and minima; `stores` SQLite files; `chat` long chats; `footprint` fresh interpreters; `floor`
+the hand-written loop; `table` the output.
 """
