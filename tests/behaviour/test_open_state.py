@@ -118,7 +118,11 @@ def test_c21_merge(engine):
     assert place(caught.value) == ("a", "p")
 
 
-@pytest.mark.parametrize("strategy", [None, Append, Merge, operator.add, add_messages], ids=["none", "append", "merge", "add", "add_messages"])
+@pytest.mark.parametrize(
+    "strategy",
+    [None, Append, Merge, operator.add, add_messages],
+    ids=["none", "append", "merge", "add", "add_messages"],
+)
 @pytest.mark.parametrize("beside", [True, False], ids=["beside another", "alone"])
 def test_c22_a_removed_key_is_absent_everywhere(engine, saver, colour, strategy, beside):
     """Rule 7: for the next node, in the result, in the checkpoint; also from one of two branches."""

@@ -142,7 +142,9 @@ def test_a_checkpoint_is_named_under_configurable():
     options = read_config({"configurable": named, "metadata": {"user": "ann", "n": 1, "deep": {}}}, None)
     assert (options.checkpoint_id, options.checkpoint_ns) == ("c", "sub:1")
     assert options.metadata == {"user": "ann", "n": 1}, "only what can be shown and compared is kept"
-    assert read_config({"configurable": {"thread_id": "t", "checkpoint_id": None}}, None).checkpoint_id is None
+    assert (
+        read_config({"configurable": {"thread_id": "t", "checkpoint_id": None}}, None).checkpoint_id is None
+    )
     assert read_config({"configurable": {"thread_id": "t", "checkpoint_ns": ""}}, None).checkpoint_ns == ""
 
 
