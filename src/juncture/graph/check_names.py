@@ -1,7 +1,8 @@
 """What a local name may stand for where it is used: which assignments reach it, and what else binds it.
 
 An assignment counts unless a later statement certainly assigns something else before the name is used. That is told
-from the order of statements and the branches of `if`, `try`, `with` and `match` alone, without any look at conditions.
+from the order of statements and the branches of `if`, `try` and `match` alone, without any look at conditions. What is
+assigned inside a `with` may count or not, because some swallow exceptions: nothing is known of such a name.
 """
 
 from __future__ import annotations
@@ -24,17 +25,35 @@ def values_at(
     values = assigned.get(use.id)
     if values is None or len(values) < 2:
         return values
-    node: ast.AST = use
+    later = _later(use, parents)
+    reaching = [value for value in values if value in later]
+    around = set(_above(use, parents))
+    for value in reaching:
+        if any(
+            isinstance(one, (ast.With, ast.AsyncWith)) and one not in around for one in _above(value, parents)
+        ):
+            return None
+    return reaching
+
+
+def _above(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast.AST]:
     while (parent := parents.get(node)) is not None:
+        yield parent
+        node = parent
+
+
+def _later(use: ast.Name, parents: Mapping[ast.AST, ast.AST]) -> set[ast.AST]:
+    """Whatever may have been run since a statement that certainly assigned the name, that statement included."""
+    node: ast.AST = use
+    for parent in _above(use, parents):
         for block in _blocks(parent):
             if node in block:
                 here = block.index(node)
                 sets = [at for at in range(here) if _sets(block[at], use.id)]
                 if sets:
-                    later = {part for one in block[sets[-1] : here + 1] for part in ast.walk(one)}
-                    return [value for value in values if value in later]
+                    return {part for one in block[sets[-1] : here + 1] for part in ast.walk(one)}
         node = parent
-    return values
+    return set(ast.walk(node))
 
 
 def _blocks(node: ast.AST) -> Iterator[list[ast.AST]]:
@@ -52,8 +71,6 @@ def _sets(statement: ast.AST, name: str) -> bool:
             return to == name
         case ast.If(body=first, orelse=second):
             return _all_set(first, name) and _all_set(second, name)
-        case ast.With(body=body) | ast.AsyncWith(body=body):
-            return _all_set(body, name)
         case (
             ast.Try(body=body, handlers=handlers, finalbody=last)
             | ast.TryStar(body=body, handlers=handlers, finalbody=last)

@@ -1,12 +1,15 @@
 """Sound graphs that look faulty to somebody who reads only half of the code: `compile` is silent, and they run."""
 
+# ruff: noqa: RET504 - what is assigned last is what is tested here
+
 import functools
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from typing import Any, TypedDict, cast
 
 import pytest
 
-from juncture import START, Command, InvalidUpdateError, StateGraph, interrupt
+from juncture import START, Command, InvalidUpdateError, Runtime, StateGraph, interrupt
 from tests.faulty import faulty
 
 
@@ -264,4 +267,133 @@ def test_a_text_as_the_state_is_no_destination():
 
     graph = StateGraph(str).add_node("a", talk).add_node("b", lambda state: "done").add_edge(START, "a")
     assert graph.compile().invoke("xx").value == "some text"
+    assert graph.check() == ()
+
+
+# ── names that are assigned anew ─────────────────────────────────────────────────────────────────────────────
+
+ENDS = {"low": "a", "high": "b"}
+
+
+def mapped(state: Any) -> Any:
+    target = "low"
+    if state["x"] > 1:
+        target = "high"
+    target = ENDS[target]
+    return target
+
+
+def mapped_or_not(state: Any) -> Any:
+    target = "low" if state["x"] < 2 else "high"
+    try:
+        target = ENDS[target]
+    except KeyError:
+        target = "a"
+    return target
+
+
+def first_something_else(state: Any) -> Any:
+    target = "?"
+    if state["x"] > 1:
+        target = "b"
+    elif state["x"]:
+        target = "a"
+    else:
+        raise ValueError
+    return target
+
+
+def matched(state: Any) -> Any:
+    target = "?"
+    match state["x"]:
+        case 1:
+            target = "a"
+        case _:
+            target = "b"
+    return target
+
+
+def in_a_loop(state: Any) -> Any:
+    target = "?"
+    for x in (1, state["x"]):
+        if x > 1:
+            target = "b"
+            return target
+        target = "?"
+    target = "a"
+    return target
+
+
+def in_a_with(state: Any) -> Any:
+    target = "low" if state["x"] < 2 else "high"
+    with nullcontext():
+        target = ENDS[target]
+    return target
+
+
+def in_a_with_that_may_be_left(state: Any) -> Any:
+    target = "a"
+    with suppress(ZeroDivisionError):
+        1 // (state["x"] - 1)
+        target = "b"
+    return target
+
+
+@pytest.mark.parametrize(
+    "router",
+    [mapped, mapped_or_not, first_something_else, matched, in_a_loop, in_a_with, in_a_with_that_may_be_left],
+)
+@pytest.mark.parametrize(("x", "node"), [(1, "a"), (2, "b")])
+def test_only_the_last_of_what_is_assigned_counts(router, x, node):
+    graph = StateGraph(key_strategies={"x": max}).add_conditional_edges(START, router)
+    graph.add_node("a", lambda state: {"ran": "a"}).add_node("b", lambda state: {"ran": "b"})
+    assert graph.compile().invoke({"x": x})["ran"] == node
+    assert graph.check() == ()
+
+
+def test_a_dict_that_another_one_replaces_is_no_write():
+    def node(state: Any) -> Any:
+        update = {"found": state["items"]}
+        update["more"] = [1]
+        update = {"items": update["found"] + update["more"]}
+        return update
+
+    graph = StateGraph(State).add_node("a", node).add_edge(START, "a")
+    assert graph.compile().invoke({"items": [0]}) == {"items": [0, 1]}
+    assert graph.check() == ()
+
+
+@faulty("unknown-target")
+def test_what_may_still_be_there_counts():
+    def router(state: Any) -> Any:
+        target = "aa"
+        if state["x"] > 1:
+            target = "a"
+        return target
+
+    graph = StateGraph(State).add_conditional_edges(START, router).add_node("a", nothing)
+    assert [(f.code, f.remedy) for f in graph.check()] == [("unknown-target", "Did you mean 'a'?")]
+
+
+# ── functions that are only known when the graph runs ────────────────────────────────────────────────────────
+
+
+class Context:
+    def ask(self, question: str) -> Any:
+        return interrupt(question)
+
+
+def by_the_context(state: Any, runtime: Runtime[Context]) -> Any:
+    return {"x": runtime.context.ask("?")}
+
+
+def by_the_config(state: Any, config: Any) -> Any:
+    return {"x": config["configurable"]["ask"]("?")}
+
+
+@pytest.mark.parametrize("node", [by_the_context, by_the_config])
+def test_a_loop_that_asks_by_what_the_run_is_given(node):
+    graph = StateGraph(State, Context).add_node("a", node).add_edge(START, "a").add_edge("a", "a")
+    config = {"configurable": {"ask": ask, "thread_id": "1"}}
+    assert graph.compile("memory:").invoke({}, config, context=Context()).interrupts
     assert graph.check() == ()
