@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from itertools import combinations
 
-from juncture.graph.check_calls import may_ask
+from juncture.graph.check_calls import actions_of, may_ask
 from juncture.graph.check_findings import Finding
 from juncture.graph.check_keys import is_single
 from juncture.graph.check_loops import components, post_order
@@ -169,8 +169,7 @@ def _possible_collisions(
 ) -> Iterator[Finding]:
     writers: dict[str, list[tuple[int, str, Span]]] = {}
     for name, spans in steps.items():
-        shown = reader.shown(graph.nodes[name].action) if len(spans) == 1 else None
-        for key in shown.writes if shown is not None else ():
+        for key in _written(graph, name, reader) if len(spans) == 1 else ():
             if is_single(graph.tables, key):
                 writers.setdefault(key, []).extend((branch, name, span) for branch, span in spans.items())
     for key, uses in sorted(writers.items()):
@@ -182,6 +181,17 @@ def _possible_collisions(
         }
         if nodes:
             yield _collision(key, sorted(nodes), "may write it in the same superstep")
+
+
+def _written(graph: Outline, name: str, reader: Reader) -> list[str]:
+    """The keys that a node's code, or that of the nodes of a nested graph, shows to be written to this graph."""
+    nested, action = graph.tables.nodes[name].graph, graph.nodes[name].action
+    shown = (
+        [reader.shown(action)] if nested is None else [reader.shown(inner) for inner in actions_of(action)]
+    )
+    keys = {key for each in shown if each is not None for key in each.writes}
+    back = None if nested is None else nested.output_keys
+    return sorted(keys if back is None else keys & back)
 
 
 def _certain(found: Structure, reader: Reader, key: str, one: str, other: str) -> bool:

@@ -15,6 +15,7 @@ from juncture import (
     Command,
     GraphBuildError,
     GraphCheckWarning,
+    InvalidUpdateError,
     Runtime,
     Send,
     StateGraph,
@@ -425,6 +426,19 @@ def a_nested_graph_with_a_saver_of_its_own():
 
 
 # ── what is found ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_nested_graphs_that_write_a_key_side_by_side_are_noted():
+    def inner() -> StateGraph:
+        return StateGraph(State).add_node("write", lambda state: {"x": 1}).add_edge(START, "write")
+
+    built = StateGraph(State).add_node("a", inner().compile()).add_node("b", inner())
+    built.add_edge(START, "a").add_edge(START, "b")
+    assert [(f.severity, f.code, f.nodes, f.key) for f in built.check()] == [
+        ("note", "concurrent-writes", ("a", "b"), "x")
+    ]
+    with pytest.raises(InvalidUpdateError, match="only one value per step"):
+        built.compile().invoke({})
 
 
 @pytest.mark.parametrize("name", FAULTY)
