@@ -38,6 +38,7 @@ from juncture import (
     StateGraph,
     interrupt,
 )
+from juncture.savers import Saver, SqliteSaver
 from juncture.types import StreamWriter
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -115,7 +116,7 @@ def write(state: Digest) -> None:
     out.write_text(state["report"], encoding="utf-8")
 
 
-def build(saver: InMemorySaver) -> CompiledGraph[Digest]:
+def build(saver: Saver) -> CompiledGraph[Digest]:
     """The graph, which keeps its threads in `saver`."""
     graph: StateGraph[Digest] = StateGraph(Digest)
     graph.add_node("list", list_files)
@@ -133,6 +134,12 @@ def build(saver: InMemorySaver) -> CompiledGraph[Digest]:
 def open_saver() -> InMemorySaver:
     """Where threads are kept: for as long as this program runs."""
     return InMemorySaver()
+
+
+def open_file(out: Path) -> Saver:
+    """Threads in a file beside the report: a paused one goes on with the next call of the program."""
+    out.absolute().parent.mkdir(parents=True, exist_ok=True)
+    return SqliteSaver(out.absolute().with_name(f".{printable(out.stem)}.threads.db"))
 
 
 # ── the command line ─────────────────────────────────────────────────────────────────────────────────────────
@@ -185,11 +192,14 @@ def ask(question: dict[str, str]) -> bool | None:
     return None
 
 
-def run(options: argparse.Namespace, saver: InMemorySaver) -> int:
+def run(options: argparse.Namespace, saver: Saver) -> int:
     """Digests, asks, and gives the exit code."""
     graph = build(saver)
-    config = {"configurable": {"thread_id": options.thread}, "max_concurrency": options.workers}
     folder, out = os.path.abspath(options.folder or PROJECT), os.path.abspath(options.out)
+    config = {
+        "configurable": {"thread_id": printable(options.thread or folder)},
+        "max_concurrency": options.workers,
+    }
     patterns = ["**/*"] if options.folder else ["docs/**/*", "*.md"]
     try:
         questions = follow(graph, {"folder": folder, "patterns": patterns, "out": out}, config)
@@ -207,7 +217,7 @@ def run(options: argparse.Namespace, saver: InMemorySaver) -> int:
     return WRITTEN if answer else REJECTED
 
 
-def main(arguments: Sequence[str] | None = None, saver: InMemorySaver | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, saver: Saver | None = None) -> int:
     """The command line; see the top of this file."""
     parser = argparse.ArgumentParser("demo", description="Digests a folder of documents into a report.")
     parser.add_argument("folder", nargs="?", type=Path, help="default: the docs of this project")
@@ -217,7 +227,7 @@ def main(arguments: Sequence[str] | None = None, saver: InMemorySaver | None = N
     parser.add_argument(
         "--out", type=Path, default=PROJECT / "build" / "digest.md", help="default: %(default)s"
     )
-    parser.add_argument("--thread", default="digest", metavar="ID", help="default: %(default)s")
+    parser.add_argument("--thread", metavar="ID", help="default: the folder")
     parser.add_argument("--workers", type=int, default=8, metavar="N", help="default: %(default)s")
     options = parser.parse_args(arguments)
     if options.folder and not options.folder.is_dir():
@@ -227,7 +237,7 @@ def main(arguments: Sequence[str] | None = None, saver: InMemorySaver | None = N
     if options.workers < 1:
         parser.error(f"--workers must be at least 1, not {options.workers}")
     try:
-        return run(options, saver or open_saver())
+        return run(options, saver or open_file(options.out))
     except OSError as error:
         print(f"The report can't be written: {error}", file=sys.stderr)
         return FAILED
