@@ -6,7 +6,7 @@ import operator
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Optional, TypedDict
 
 import msgspec
 import pytest
@@ -970,3 +970,21 @@ def test_a_conversation_goes_on_and_repeated_messages_dont_double(engine, saver)
     assert engine.invoke(graph, said, thread("new")) == said | {"log": ["ran"]}
     with pytest.raises(NothingToResumeError, match="finished"):
         engine.invoke(graph, None, thread())
+
+
+def _either(state: OverAllState | None):
+    return {"seen": [type(state).__name__]}
+
+
+def _optional(state: Optional[OverAllState]):  # noqa: UP045 - the older spelling is asked about
+    return {"seen": [type(state).__name__]}
+
+
+def _quoted(state: "'OverAllState'"):
+    return {"seen": [type(state).__name__]}
+
+
+@pytest.mark.parametrize("node", [_either, _optional, _quoted], ids=["union", "optional", "quoted twice"])
+def test_a_node_may_ask_for_it_in_any_spelling(engine, node):
+    graph = StateGraph(key_strategies={"seen": Append()}).add_node("a", node).add_edge(START, "a").compile()
+    assert engine.invoke(graph, {"x": 1})["seen"] == ["StateView"]

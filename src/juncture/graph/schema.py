@@ -15,7 +15,8 @@ import typing
 import warnings
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Annotated, Any, get_origin
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import typing_extensions
 
@@ -139,7 +140,8 @@ def schema_from_callable(function: Callable[..., Any]) -> Any:
 def asks_for_overall_state(function: Callable[..., Any]) -> bool:
     """Whether a function's first parameter is annotated with `OverAllState`.
 
-    A name that is there for type checkers only (imported under ``if TYPE_CHECKING``) counts if it is spelled so.
+    A name that is there for type checkers only (imported under ``if TYPE_CHECKING``) counts if it is spelled so, and so
+    does a union with it (``OverAllState | None``).
 
     Raises:
         GraphBuildError: It is annotated with a class derived from it, of which nobody could make an object.
@@ -149,8 +151,11 @@ def asks_for_overall_state(function: Callable[..., Any]) -> bool:
         cls = _class_of(annotation)
     except Exception:  # noqa: BLE001 - whatever keeps an annotation from being read: it doesn't ask
         return False
-    if isinstance(annotation, Unresolved):
-        return annotation.name.rpartition(".")[2] == OverAllState.__name__
+    if get_origin(annotation) in (Union, UnionType):
+        return OverAllState in get_args(annotation)
+    if isinstance(annotation, (Unresolved, str)):  # a str was quoted twice
+        name = annotation if isinstance(annotation, str) else annotation.name
+        return name.strip("\"' ").rpartition(".")[2] == OverAllState.__name__
     if _is_overall_state(cls) and cls is not OverAllState:
         raise GraphBuildError(
             f"{annotation.__name__} derives from OverAllState, and the engine only makes an OverAllState itself: ask for that"
