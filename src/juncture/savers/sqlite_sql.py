@@ -122,10 +122,11 @@ DELETE_PARTS = """
     )
 """
 IDS = "SELECT checkpoint_id FROM checkpoints WHERE series = ?"
-_PLACES = f"place BETWEEN ?1 << {SEQ_BITS} AND ?1 << {SEQ_BITS} | {MOST}"
+_OWN = "WITH own (series) AS (VALUES (?))"  # the one parameter, used twice
+_PLACES = f"place BETWEEN (SELECT series << {SEQ_BITS} FROM own) AND (SELECT series << {SEQ_BITS} | {MOST} FROM own)"
 DELETE_SERIES = (
-    f"DELETE FROM parts WHERE {_PLACES}",
-    f"DELETE FROM records WHERE {_PLACES}",
+    f"{_OWN} DELETE FROM parts WHERE {_PLACES}",
+    f"{_OWN} DELETE FROM records WHERE {_PLACES}",
     "DELETE FROM checkpoints WHERE series = ?",
     "DELETE FROM series WHERE series = ?",
 )
