@@ -4,7 +4,7 @@ import operator
 from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, model_validator
 
 from juncture import (
     END,
@@ -17,6 +17,7 @@ from juncture import (
     RoutingError,
     Send,
     SerializationError,
+    StateGraph,
     StuckJoinError,
     interrupt,
 )
@@ -907,3 +908,55 @@ def test_a_fork_by_an_edit_asks_again(engine, saver, ran):
     assert ids(again)["b?"] != ids(first)["b?"], "an answer to the old one can't be meant"
     done = engine.resume(graph, "second", thread())
     assert (done["x"], done["log"]) == (2, ["a", ("b", "second"), "c"])
+
+
+# ── what is checked, and what routers may do ─────────────────────────────────────────────────────────────────
+
+
+def test_an_edit_is_refused_where_the_model_refuses_the_state(engine, saver):
+    class Limited(BaseModel):
+        low: int = 0
+        high: int = 9
+
+        @model_validator(mode="after")
+        def ordered(self):
+            assert self.low <= self.high, "low is above high"
+            return self
+
+    graph = builder(Limited, {"a": nothing}, (START, "a")).compile(saver)
+    engine.invoke(graph, {"low": 1}, thread())
+    with pytest.raises(InvalidUpdateError, match="low is above high"):
+        engine.update(graph, thread(), {"low": 10})
+    assert engine.state(graph, thread()).values["low"] == 1
+    engine.update(graph, thread(), {"low": 10, "high": 11})
+    assert engine.state(graph, thread()).values == {"low": 10, "high": 11}
+
+
+def routing(ran: Ran, saver: Any, route: Any, *, strict: bool = True) -> Any:
+    graph = StateGraph(State, strict=strict).add_node("a", ran.step("a")).add_node("b", ran.step("b"))
+    graph.add_edge(START, "a").add_conditional_edges("a", route)
+    return graph.compile(saver)
+
+
+def test_a_router_may_write_while_the_state_is_edited(engine, saver, ran):
+    graph = routing(ran, saver, lambda state: Command(goto="b", update={"log": ["route"]}))
+    engine.update(graph, thread(), {"log": ["edit"]}, "a")
+    state = engine.state(graph, thread())
+    assert (state.values["log"], state.next) == (["edit", "route"], ("b",))
+    assert engine.invoke(graph, None, thread())["log"] == ["edit", "route", "b"]
+
+
+def test_a_lenient_router_that_leads_nowhere_is_said(engine, saver, ran, caplog):
+    graph = routing(ran, saver, lambda state: "nowhere", strict=False)
+    engine.update(graph, thread(), {"log": ["edit"]}, "a")
+    assert engine.state(graph, thread()).next == ()
+    assert "nowhere" in caplog.text
+
+
+def test_the_end_drops_what_cannot_be_merged_and_says_so(engine, saver, ran, caplog):
+    graph = fan(State, saver=saver, a=wrote("x", 1), b=wrote("x", 2), c=ran.asks("c"))
+    engine.invoke(graph, {"log": ["in"]}, thread())
+    engine.update(graph, thread(), None, END)
+    state = engine.state(graph, thread())
+    assert (state.values, state.next, state.interrupts) == ({"log": ["in"]}, (), ())
+    assert "can't be merged, and is dropped" in caplog.text

@@ -371,3 +371,9 @@ def test_a_removal_is_a_value():
     assert RemoveMessage("1") == RemoveMessage(id="1") != RemoveMessage("2")
     assert pickle.loads(pickle.dumps(RemoveMessage("1"))) == RemoveMessage("1")
     assert RemoveMessage("1").type == "remove"
+
+
+def test_an_id_that_cannot_be_known_again_is_refused():
+    stored = add_messages([], [{"role": "user", "content": "a", "id": "1"}])
+    with pytest.raises(TypeError, match="unhashable"):
+        add_messages(stored, [{"role": "user", "content": "b", "id": ["2"]}])

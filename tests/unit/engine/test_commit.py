@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import operator
 from typing import Annotated, Any, TypedDict
 
@@ -410,3 +411,42 @@ def test_merging_touches_nothing(entries):
     assert (state, entries) == (before, given_)
     if changes is not None:
         assert all(value is not MISSING for value in changes.values.values()) or changes.removes
+
+
+# ── a reducer that says that the key goes ────────────────────────────────────────────────────────────────────
+
+
+def _gone(old, new):
+    return MARK_FOR_REMOVAL if new == "gone" else new
+
+
+class Kept(TypedDict, total=False):
+    a: Annotated[str, _gone]
+
+
+@dataclasses.dataclass
+class Needed:
+    a: Annotated[str, _gone]
+
+
+@pytest.mark.parametrize("writes", [["gone"], ["there", "gone"]], ids=["one write", "several"])
+def test_a_reducer_may_say_that_the_key_goes(writes):
+    graph = StateGraph(Kept).add_node("a", lambda state: None).add_edge(START, "a").compile().tables
+    state = State(values={"a": "old"})
+    apply(state, merge(graph, state, [("a", [("a", write)]) for write in writes]))
+    assert state.values == {}
+
+
+@pytest.mark.parametrize("writes", [["gone"], ["there", "gone"]], ids=["one write", "several"])
+def test_a_required_key_cannot_go_that_way_either(writes):
+    graph = (
+        StateGraph(Needed, validate=True)
+        .add_node("a", lambda state: None)
+        .add_edge(START, "a")
+        .compile()
+        .tables
+    )
+    state = State(values={"a": "old"})
+    with pytest.raises(InvalidUpdateError, match="removes key 'a'"):
+        merge(graph, state, [("a", [("a", write)]) for write in writes])
+    assert state.values == {"a": "old"}
