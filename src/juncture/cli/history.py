@@ -36,7 +36,7 @@ def history(
     thread: OneThreadOption,
     checkpointer: CheckpointerOption = None,
     limit: LimitOption = None,
-    filter: Annotated[  # noqa: A002 - as it is typed
+    filter: Annotated[  # noqa: A002 - the option's name comes from it
         list[str] | None,
         typer.Option(
             "--filter",

@@ -263,7 +263,7 @@ def generate(
             yield pieces.add(piece)
     except GeneratorExit:
         raise
-    except BaseException as error:  # noqa: BLE001 - as in body
+    except BaseException as error:  # noqa: BLE001 - an outcome from here on
         return this.raised(error)
     finally:
         this.ended = True
@@ -367,7 +367,7 @@ def route(program: Program, done: Done) -> Outcome:
                 chosen = program.driver.wait_for_coroutine(chosen)
             routing.add(router, chosen)
         return routing.ended()
-    except BaseException as error:  # noqa: BLE001 - as in body
+    except BaseException as error:  # noqa: BLE001 - an outcome from here on
         return _route_raised(routing, error)
 
 

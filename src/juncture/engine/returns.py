@@ -186,7 +186,7 @@ class Reader:
         else:
             given = cast("dict[str, Any]", handed).get(name) if type(handed) is dict else None
         kind = type(value)  # pyright: ignore[reportUnknownVariableType] - the type of Any is asked for
-        if given is not value or not is_handed_out(kind) or isinstance(value, Enum):  # pyright: ignore[reportUnknownArgumentType] - as above
+        if given is not value or not is_handed_out(kind) or isinstance(value, Enum):  # pyright: ignore[reportUnknownArgumentType] - the type of Any is asked for
             return False
         if type(value) not in CONTAINERS:
             return True  # an object is a leaf: nothing was copied, so there is nothing to compare it with

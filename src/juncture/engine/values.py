@@ -147,12 +147,12 @@ def admitted(value: Any) -> Any:
                 return value.copy()
             return {k: v if type(v) in ATOMS else admitted(v) for k, v in value.items()}
         if kind in CONTAINERS:
-            for nested in _inside(kind, value):  # pyright: ignore[reportUnknownArgumentType] - as above
+            for nested in _inside(kind, value):  # pyright: ignore[reportUnknownArgumentType] - the type of Any is asked for
                 admitted(nested)
             return CONTAINERS[kind](value)
     except RecursionError:
         raise _too_deep(value) from None
-    if is_stream(kind):  # pyright: ignore[reportUnknownArgumentType] - as above
+    if is_stream(kind):  # pyright: ignore[reportUnknownArgumentType] - the type of Any is asked for
         raise InvalidUpdateError(
             f"a {kind.__name__} can't be part of the state: it is used up by reading it and can't be stored. "
             "Consume it in the node (list(...), await) and return what it gave"

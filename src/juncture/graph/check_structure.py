@@ -137,7 +137,7 @@ def structure(graph: Outline, reader: Reader) -> Structure:
     for join in graph.joins:
         for source in join.sources:
             found._joins.setdefault(source, []).append(join)  # pyright: ignore[reportPrivateUsage] - filled here once
-    _reach(found, found._joins)  # pyright: ignore[reportPrivateUsage] - as above
+    _reach(found, found._joins)  # pyright: ignore[reportPrivateUsage] - filled here, and read by its own methods
     found.depths = depths_of(graph, found.reached)
     return found
 

@@ -55,7 +55,7 @@ def _time_of(checkpoint_id: str) -> int:
         if len(checkpoint_id) == 36 and checkpoint_id[14] == "7":
             return int(checkpoint_id[:8] + checkpoint_id[9:13] + checkpoint_id[15:18], 16)
     except ValueError:
-        pass
+        pass  # of another form, which is told below
     raise SaverError(
         f"the checkpoint {checkpoint_id!r} wasn't made by Juncture: no id can be made that follows it"
     )

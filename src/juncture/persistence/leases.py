@@ -140,7 +140,7 @@ def acquire(
         except GeneratorExit:
             raise
         except BaseException:  # cancelled, or the connection was lost: it may have been taken all the same
-            with suppress(Exception):
+            with suppress(Exception):  # then it runs out; the first error is raised
                 mine = Lease(thread_id, this_holder(doing), token, None)
                 yield Ask(saver, "release_lease", (mine,), whole=True)
             raise

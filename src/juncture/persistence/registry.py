@@ -467,5 +467,5 @@ def _hints_one_by_one(cls: type) -> Iterator[Any]:
                 yield from typing_extensions.get_type_hints(
                     alone, scope, dict(vars(base)), include_extras=True
                 ).values()
-            except Exception:  # noqa: BLE001  # as above
+            except Exception:  # noqa: BLE001  # whatever users' annotations raise
                 continue

@@ -163,7 +163,7 @@ class Log:
                 if not index.series:
                     sync_folder(self._path.parent)
         except BaseException:
-            with suppress(OSError):
+            with suppress(OSError):  # then it may count (law 9); the first error is raised
                 os.ftruncate(self._file, at)
             raise
         self._size = index.end = at + len(frame)
@@ -191,7 +191,7 @@ class Log:
             fresh.replace(self._path)
             self._index.forget()
         except BaseException:
-            with suppress(OSError):
+            with suppress(OSError):  # an unused file stays; the first error is raised
                 fresh.unlink()
             raise
         finally:
@@ -347,7 +347,7 @@ def write_lease(path: Path, content: bytes) -> None:
     try:
         file = os.open(path, os.O_RDWR | os.O_NONBLOCK | _FLAGS)
     except FileNotFoundError:
-        pass
+        pass  # made anew below
     else:
         try:
             if os.fstat(file).st_size == len(content):

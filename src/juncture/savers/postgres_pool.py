@@ -73,7 +73,7 @@ def do(session: Session, query: bytes, values: Mapping[str, Any]) -> None:
 
 def is_lost(session: Session) -> bool:
     """Whether the server has closed the connection, as far as is known here. Sends nothing, waits for nothing."""
-    with suppress(psycopg.OperationalError):
+    with suppress(psycopg.OperationalError):  # that is what is asked: the answer is below
         readable = poll()
         readable.register(session.fileno(), POLLIN)
         while readable.poll(0):  # what a server says unasked is read, until nothing comes or the end does

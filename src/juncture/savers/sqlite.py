@@ -147,7 +147,7 @@ class SqliteSaver(Saver):
         size = len(payload) + sum(len(record.content) for record in records)
         if self._database.synchronous == "NORMAL" and size <= AT_ONCE:
             transaction = self._database.writing_at_once()
-            with suppress(BlockingIOError):
+            with suppress(BlockingIOError):  # somebody writes at this moment: a worker waits for that
                 self._put(transaction, checkpoint, payload, follows, records, lease)
                 self._untidy_pages += PAGES_OF_A_PUT + size // BYTES_OF_A_PAGE
                 if self._untidy_pages >= PAGES_BETWEEN_TIDYING:

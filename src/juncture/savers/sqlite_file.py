@@ -190,7 +190,7 @@ class Database:
             if (found.st_dev, found.st_ino) == self._file:
                 return
         except FileNotFoundError:
-            pass
+            pass  # told below, like a file that was replaced
         raise SaverUnavailableError(
             f"{self.path} was moved, deleted or replaced while it was open: what is written now would be lost. Nothing "
             "was saved. Put it back, or close this saver and open it anew."
