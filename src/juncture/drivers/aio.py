@@ -9,31 +9,28 @@ time: the caller's, or, while a body awaited in it waits for its calls, the pump
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import suppress
 from contextvars import Context, copy_context
-from heapq import heappop, heappush
+from heapq import heappush
 from inspect import CORO_CREATED, getcoroutinestate
 from itertools import count
 from threading import Event as Flag
 from threading import get_ident
 from typing import Any, cast
 
+from juncture.drivers.arrivals import AsyncArrivals
 from juncture.drivers.attempt import body, body_async, generate, route_async
 from juncture.drivers.awaiting import in_context, is_by_group
-from juncture.drivers.base import BUFFERED_PARTS, Driver
+from juncture.drivers.base import BUFFERED_PARTS
 from juncture.drivers.calls import CallFuture
 from juncture.drivers.context import TaskContext
 from juncture.drivers.place import locate
-from juncture.drivers.pool import Pool
 from juncture.drivers.run import Part, Program, Shared
 from juncture.engine.begin import Request
 from juncture.engine.effects import (
     Called,
     Done,
     Emit,
-    Event,
     Failed,
     Load,
     Outcome,
@@ -51,7 +48,7 @@ from juncture.errors import Cancelled, ConfigError
 from juncture.persistence.threads import ThreadLog
 
 
-class AsyncDriver(Driver):
+class AsyncDriver(AsyncArrivals):
     """Drives one call of a graph on the running event loop."""
 
     def __init__(
@@ -64,16 +61,8 @@ class AsyncDriver(Driver):
     ) -> None:
         """Must be made on the event loop that drives it."""
         super().__init__(shared, tables, request, log, outer)
-        self.pool = outer.program.driver.pool if outer is not None else Pool()
-        self._loop = asyncio.get_running_loop()
-        self._thread = get_ident()
         self._own = asyncio.current_task()
         self._cancelled_before = self._own.cancelling() if self._own is not None else 0
-        self._inbox: deque[tuple[Program, Event] | Part] = deque()
-        self._waker: asyncio.Future[None] | None = None
-        self._wake_coming = False
-        self._freed = False
-        """A slot may be free for what is held back."""
         self._ticket = count()
         self._tasks: set[asyncio.Task[None]] = set()
         self._pumping: asyncio.Task[None] | None = None
@@ -127,81 +116,13 @@ class AsyncDriver(Driver):
         elif self.due:
             self.begin_due()
         else:
-            told = await self._listen()
+            told = await self.listen()
             if told is None:
                 return
             if self.parts:  # they come before whatever the event leads to, be it an exception
                 self.ready.append(told)
             else:
                 await self._advance(*told)
-
-    async def _listen(self) -> tuple[Program, Event] | None:
-        """Waits for what arrives, up to the next event or until something is to be shown; whom to tell it."""
-        inbox = self._inbox
-        while not inbox and not self.parts and not self._freed:
-            if self.timers and self.timers[0][0] <= self._loop.time():
-                _, _, program, task = heappop(self.timers)
-                self.due.append((program, task))
-                return None
-            await self._wait_for_arrival()
-        self._freed = False
-        if self.held:
-            self.due.extend(self.held)
-            self.held.clear()
-        return self._told()
-
-    def _told(self) -> tuple[Program, Event] | None:
-        """Takes up what has arrived, up to the next event that somebody is to be told; None if there is none."""
-        inbox, parts = self._inbox, self.parts
-        while inbox:
-            arrival = inbox.popleft()
-            if len(arrival) == 6:
-                parts.append(arrival)
-                continue
-            program, event = arrival
-            if event.task in self.abandoned:
-                continue
-            if type(event) is not Called and event.task.node.kind != GRAPH:
-                self.active -= 1
-            told = self.heard(program, event)
-            if told is not None:
-                return told
-        return None
-
-    async def _wait_for_arrival(self) -> None:
-        waker = self._waker = self._loop.create_future()
-        timers: list[asyncio.TimerHandle] = []
-        if self.timers:
-            timers.append(self._loop.call_at(self.timers[0][0], self._wake))
-        if self.pool.backlog:
-            timers.append(self._loop.call_later(0.001, self._grow))
-        try:
-            await waker
-        finally:
-            self._waker = None
-            for timer in timers:
-                timer.cancel()
-
-    def _grow(self) -> None:
-        self.pool.grow()
-        self._wake()
-
-    def _wake(self) -> None:
-        self._wake_coming = False
-        if self._waker is not None and not self._waker.done():
-            self._waker.set_result(None)
-
-    def post(self, arrival: tuple[Program, Event] | Part) -> None:
-        """Puts something in the inbox, from any thread."""
-        self._inbox.append(arrival)
-        if get_ident() == self._thread:
-            self._wake()
-        elif not self._wake_coming:
-            self._wake_coming = True
-            try:
-                self._loop.call_soon_threadsafe(self._wake)
-            except RuntimeError:  # the loop was closed under an abandoned worker: nobody listens any more
-                return
 
     async def _advance(self, program: Program, reply: Any) -> None:  # noqa: C901, PLR0915 - one arm for every effect
         """Runs a program until it waits, ends, or has something to show."""
@@ -245,7 +166,7 @@ class AsyncDriver(Driver):
             elif kind is Start:
                 program.active += 1
                 if effect.delay > 0:
-                    when = self._loop.time() + effect.delay
+                    when = self.event_loop.time() + effect.delay
                     heappush(self.timers, (when, next(self._ticket), program, effect.task))
                 else:
                     self.due.append((program, effect.task))
@@ -283,7 +204,7 @@ class AsyncDriver(Driver):
         self.begin_due()
         if self.parts or self.held or self.inside:
             return None
-        return self.ready.popleft() if self.ready else self._told()
+        return self.ready.popleft() if self.ready else self.told()
 
     async def _program_ended(self, program: Program, ending: Any) -> None:
         parent, task = program.parent, program.task
@@ -343,7 +264,7 @@ class AsyncDriver(Driver):
             context = copy_context()
             self.pool.submit(lambda: self._work(program, task, context))
         else:
-            program.live[task] = self._loop.create_task(self._own_task(program, task))
+            program.live[task] = self.event_loop.create_task(self._own_task(program, task))
 
     async def _own_task(self, program: Program, task: Task) -> None:
         """One task, as an asyncio task of its own, which copied the context."""
@@ -376,7 +297,7 @@ class AsyncDriver(Driver):
                 return end.value
             if emit is not None:
                 self.show(program, emit)
-                self._wake()
+                self.wake_up()
                 await self.wait_for_room()
 
     def _work(self, program: Program, task: Task, context: Context) -> None:
@@ -394,7 +315,7 @@ class AsyncDriver(Driver):
         except BaseException as error:  # noqa: BLE001 - KeyboardInterrupt and SystemExit end the run, not the worker
             outcome = Failed(task, error)
         if task.node.routers and type(outcome) is Done:
-            self._loop.call_soon_threadsafe(self._begin_route, program, outcome, context)
+            self.event_loop.call_soon_threadsafe(self._begin_route, program, outcome, context)
         else:
             self.post((program, outcome))
 
@@ -409,20 +330,11 @@ class AsyncDriver(Driver):
                 result = Failed(outcome.task, error)
             self.post((program, result))
 
-        running = self._loop.create_task(routed(), context=context)
+        running = self.event_loop.create_task(routed(), context=context)
         self._tasks.add(running)
         running.add_done_callback(self._tasks.discard)
 
     # ---- the outside
-
-    def wake(self) -> None:
-        """Has the driver look at what it holds back."""
-        if get_ident() == self._thread:
-            self._freed = True
-            self._wake()
-        else:
-            with suppress(RuntimeError):  # the loop was closed: nothing is held back any more
-                self._loop.call_soon_threadsafe(self.wake)
 
     def stop_task(self, program: Program, task: Task) -> None:
         """An async task is cancelled; a queued sync one won't begin; a running sync one is waited for."""
@@ -440,20 +352,20 @@ class AsyncDriver(Driver):
 
     def sender(self, program: Program, task: Task) -> Callable[[Part], None]:
         """On the loop's thread a part is in line at once; from elsewhere it goes through the inbox."""
-        parts, thread = self.parts, self._thread
+        parts, thread = self.parts, self.thread
 
         def send(part: Part) -> None:
             if get_ident() != thread:
                 self._put_part(program, task, part)
             else:
                 parts.append(part)
-                if self._waker is not None:
-                    self._wake()
+                if self.waker is not None:
+                    self.wake_up()
 
         return send
 
     def _put_part(self, program: Program, task: Task, part: Part) -> None:
-        while len(self._inbox) + len(self.parts) >= BUFFERED_PARTS and not self.stops(program, task):
+        while len(self.inbox) + len(self.parts) >= BUFFERED_PARTS and not self.stops(program, task):
             self._worker_room.clear()
             self._waiting_for_room = True
             self._worker_room.wait(0.05)
@@ -463,7 +375,7 @@ class AsyncDriver(Driver):
 
     async def wait_for_room(self) -> None:
         """Waits while the consumer is far behind."""
-        while len(self.parts) + len(self._inbox) >= BUFFERED_PARTS and not self.stopping:
+        while len(self.parts) + len(self.inbox) >= BUFFERED_PARTS and not self.stopping:
             self._room.clear()
             self._waiting_for_room = True
             await self._room.wait()
@@ -489,18 +401,18 @@ class AsyncDriver(Driver):
         """Begins a call. A body awaited in the run's own task has the pump take it to the engine."""
         program = context.program
         pumps = self.inside and self._pumping is None
-        if pumps and get_ident() != self._thread:
+        if pumps and get_ident() != self.thread:
             raise ConfigError(
                 "a call from a thread that the node started itself; make it from the node's own code"
             )
         future = self.new_call(context, self._wait_for_call)
         self.post((program, Called(task, future)))
         if pumps:
-            self._pumping = self._loop.create_task(self._pump())
+            self._pumping = self.event_loop.create_task(self._pump())
         return future
 
     def _wait_for_call(self, future: CallFuture[Any]) -> None:
-        if get_ident() == self._thread:
+        if get_ident() == self.thread:
             raise ConfigError(
                 "result() would block the event loop that the call needs; await the call instead, "
                 "or don't declare the node inline=True"
@@ -512,7 +424,7 @@ class AsyncDriver(Driver):
         """Steps programs while a body awaited in the run's own task waits."""
         try:
             while self.inside:
-                told = await self._listen()
+                told = await self.listen()
                 if told is not None:
                     self.ready.append(told)
                 while self.ready or self.due:
@@ -528,7 +440,7 @@ class AsyncDriver(Driver):
         pump, self._pumping = self._pumping, None
         if pump is None:
             return
-        if not pump.done() and self._waker is not None:
+        if not pump.done() and self.waker is not None:
             pump.cancel()  # it only waits for an arrival
         try:
             await pump
@@ -564,7 +476,7 @@ class AsyncDriver(Driver):
             while self.active or root.active:
                 self.parts.clear()  # nobody will have them
                 try:
-                    await self._listen()
+                    await self.listen()
                 except asyncio.CancelledError:
                     self._abandons = True
                     self.cancel(root)

@@ -77,7 +77,7 @@ class Driver(ABC):
         """The tasks that have a slot."""
         self.timers: list[tuple[float, int, Program, Task]] = []
         """Due later: (when, ticket, program, task), a heap."""
-        self.active = 0
+        self.active: int = 0
         """How many tasks without a program of their own were begun and not heard of."""
         self.inside = 0
         """How many bodies are on the driver's own stack."""

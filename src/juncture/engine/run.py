@@ -17,7 +17,7 @@ What is true at every `yield`:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from juncture.engine import streaming
 from juncture.engine.begin import Request, begin
@@ -43,12 +43,20 @@ from juncture.engine.effects import (
     Wait,
     Warn,
 )
-from juncture.engine.interrupts import static_question
+from juncture.engine.ends import (
+    just_paused,
+    no_parent,
+    not_done,
+    pause,
+    question_records,
+    revoked,
+    static_stops,
+)
 from juncture.engine.plan import advance, plan, revive, unfinished
 from juncture.engine.retry import delay_before_retry
 from juncture.engine.routing import Routes
 from juncture.engine.state import State, TaskRecord
-from juncture.engine.tables import ENTRY, Tables
+from juncture.engine.tables import Tables
 from juncture.engine.task import Task, input_of
 from juncture.errors import (
     GraphRecursionError,
@@ -56,7 +64,6 @@ from juncture.errors import (
     InvalidUpdateError,
     JunctureError,
     described,
-    note,
 )
 from juncture.types import Interrupt
 
@@ -126,8 +133,8 @@ class Loop:
         late = 0 if self.tables.strict else 1  # LangGraph's count of remaining steps is one less
         while self.ending is None and self._more():
             tasks = self.tasks = plan(self.tables, self.state, request.limit - self.taken - late)
-            if request.before and not self._just_paused() and (stops := self._static("before", tasks)):
-                yield from self._pause(stops)
+            if request.before and not just_paused(self) and (stops := static_stops(self, "before", tasks)):
+                yield from pause(self, stops)
                 break
             self.taken += 1
             if len(tasks) == 1 and not self.records and not request.shows_tasks:
@@ -145,7 +152,7 @@ class Loop:
             else:
                 yield from self._start()
             if self.undone:
-                yield from self._not_done()
+                yield from not_done(self)
                 break
             ended: list[Done] = self.outcomes  # pyright: ignore[reportAssignmentType] - all are Done
             try:
@@ -277,7 +284,7 @@ class Loop:
             memory = () if done.memory is None else (done.memory,)
             self.unsaved.append(TaskRecord(done.task.id, "done", "", (*content, *memory)))
             if self.running:
-                yield from self._flush()
+                yield from self.flush()
         if request.shows_updates and not done.streamed:
             yield self._update_part(done)
         if request.shows_tasks:
@@ -292,7 +299,8 @@ class Loop:
             data["__metadata__"] = {"cached": True}
         return Emit("updates", data, task.step, task.node.name, task.place)
 
-    def _flush(self) -> Program:
+    def flush(self) -> Program:
+        """Saves what is known about the step's tasks and wasn't saved yet."""
         if self.unsaved:
             records, self.unsaved = self.unsaved, []
             yield SaveWrites(records)
@@ -311,7 +319,7 @@ class Loop:
             questions, task.questions = [*task.questions, *own], None
             yield from self._hear(Paused(task, questions))
         elif isinstance(event, Escaped) and not self.request.namespace:
-            yield from self._hear(Failed(task, _no_parent(event)))
+            yield from self._hear(Failed(task, no_parent(event)))
         elif isinstance(event, Failed) and (delay := self._retry_delay(event)) is not None:
             task.attempt += 1
             yield Start(task, delay)
@@ -410,7 +418,7 @@ class Loop:
         state, request = self.state, self.request
         if request.returns:
             self._log(self.outcomes)  # pyright: ignore[reportArgumentType] - all are Done
-        stops = self._static("after", self.tasks) if request.after else []
+        stops = static_stops(self, "after", self.tasks) if request.after else []
         if stops and not unfinished(self.tables, state):
             stops = []  # the run ends here anyway
         state.paused_after = tuple([stop.node or "" for stop in stops])
@@ -426,7 +434,7 @@ class Loop:
         if request.shows_values and (self.tables.strict or self.shows(changes)):
             yield self.values_part()
         if stops:
-            yield from self._pause(stops, saved=True)
+            yield from pause(self, stops, saved=True)
 
     def _not_saved(self, error: BaseException) -> None:
         """The step wasn't saved, so it doesn't count: the state is again what the thread holds."""
@@ -467,122 +475,3 @@ class Loop:
         """Remembers a nested graph's own writes for its parent."""
         for done in ended:
             log_own(self.state, self.request.shared_keys, done.writes)
-
-    # ---- ends other than completion
-
-    def _static(self, when: Literal["before", "after"], tasks: Sequence[Task]) -> list[Interrupt]:
-        """The static pauses at this point that weren't made yet."""
-        request = self.request
-        names = request.before if when == "before" else request.after
-        stops: dict[str, Interrupt] = {}
-        for task in tasks:
-            name = task.node.name
-            if (name in names or "*" in names) and name not in stops and task.node.kind != ENTRY:
-                stops[name] = static_question(request.origin, request.namespace, task.step, name, when)
-        return list(stops.values())
-
-    def _just_paused(self) -> bool:
-        """Whether an earlier run paused at this very checkpoint, so that going on means going on."""
-        return not self.taken and (
-            bool(self.state.paused_after) or any(r.kind == "paused" for r in self.records)
-        )
-
-    def _pause(self, questions: list[Interrupt], *, saved: bool = False) -> Program:
-        """Ends the run with open questions."""
-        if self.request.saving and not saved:
-            yield SaveWrites([*self.unsaved, *question_records("", questions, "paused")])
-        yield from self._show_pause(questions)
-        self.ending = Ending("interrupted", self.state, questions)
-
-    def _show_pause(self, questions: list[Interrupt]) -> Program:
-        request = self.request
-        if request.shows_updates:
-            shown = [q for q in questions if q.when == "inside"] if not self.tables.strict else questions
-            yield Emit("updates", streaming.interrupts_payload(shown), self.state.step + 1)
-        if request.shows_values and not self.tables.strict:
-            data = streaming.values_payload(self.state, request.value_keys)
-            yield Emit("values", data | streaming.interrupts_payload(questions), self.state.step + 1)
-
-    def _not_done(self) -> Program:
-        """Ends a step in which a task failed, paused, or left for an enclosing graph."""
-        failures = [outcome for outcome in self.outcomes if isinstance(outcome, Failed)]
-        questions = self._questions()
-        escaped = next((outcome for outcome in self.outcomes if isinstance(outcome, Escaped)), None)
-        if escaped is not None and not failures:
-            yield from self._escape(escaped, questions)
-            return
-        self.asked = questions
-        if self.request.saving:
-            yield from self._flush()
-        if failures:
-            self.failed = failures[0].task
-            raise first_failure(failures, questions)
-        yield from self._show_pause(questions)
-        self.ending = Ending("interrupted", self.state, questions)
-
-    def _questions(self) -> list[Interrupt]:
-        found: dict[str, Interrupt] = {}
-        for outcome in self.outcomes:
-            if isinstance(outcome, Paused):
-                found.update((question.id, question) for question in outcome.questions)
-        return list(found.values())
-
-    def _escape(self, escaped: Escaped, questions: list[Interrupt]) -> Program:
-        """A command for an enclosing graph: this one counts as finished with what it committed."""
-        others = [
-            outcome.task.node.name
-            for outcome in self.outcomes
-            if outcome is not None and outcome is not escaped
-        ]
-        if others:
-            yield Warn(
-                f"node {escaped.task.node.name!r} left for the enclosing graph in step {escaped.task.step}; what the "
-                f"other tasks of that step did is discarded: {', '.join(others)}"
-                + (f", and {len(questions)} open questions" if questions else "")
-            )
-        if escaped.writes:
-            entry = (escaped.task.node.name, escaped.writes)
-            apply(self.state, merge(self.tables, self.state, (entry,)))
-            log_own(self.state, self.request.shared_keys, escaped.writes)
-        self.ending = Ending("completed", self.state, command=escaped.command)
-
-
-def _no_parent(escaped: Escaped) -> InvalidUpdateError:
-    node = escaped.task.node.name
-    return InvalidUpdateError(
-        f"There is no parent graph: node {node!r} of the graph that was called returned a Command for "
-        f"{escaped.command.graph!r}",
-        node=node,
-    )
-
-
-def question_records(
-    task_id: str, questions: Sequence[Interrupt], kind: Literal["question", "paused"] = "question"
-) -> list[TaskRecord]:
-    """Open questions, as they are saved."""
-    return [TaskRecord(task_id, kind, question.id, question) for question in questions]
-
-
-def revoked(ended: Sequence[Done], error: Exception) -> list[TaskRecord]:
-    """Takes back what was saved as done: the step can't be committed with it, so its node has to run again.
-
-    Of the nodes that are to blame, or of all where none is named.
-    """
-    blamed = (error.nodes or (error.node,)) if isinstance(error, InvalidUpdateError) else ()
-    tasks = [done.task for done in ended]
-    mine = [task for task in tasks if task.node.name in blamed] or tasks
-    return [TaskRecord(task.id, "done", "", None) for task in mine]
-
-
-def first_failure(failures: Sequence[Failed], questions: Sequence[Interrupt]) -> BaseException:
-    """The failure to raise: the first in plan order. The others, and questions left open, become notes on it."""
-    error = failures[0].error
-    for other in failures[1:]:
-        if other.error is not error:
-            note(
-                error,
-                f"juncture: node {other.task.node.name!r} of the same step failed too: {described(other.error)}",
-            )
-    if questions:
-        note(error, f"juncture: open questions: {', '.join(f'{q.id} (node {q.node!r})' for q in questions)}")
-    return error
