@@ -2,7 +2,8 @@
 
 A test is a plain function. `engine` runs its graph with the sync driver and with the async one; `colour` makes its
 nodes sync or async functions; `saver` keeps its threads with each kind of saver: in full in memory and in SQLite, and
-once for each test function on one of the others, always the same; in full on all of them where `JUNCTURE_DEEP` is set.
+once for each test function on one of the others, always the same; in full on all of them where `JUNCTURE_DEEP` is set;
+in memory alone where `JUNCTURE_LEAN` is set, for interpreters that are tested besides.
 """
 
 import asyncio
@@ -36,10 +37,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leaves one run out of all that a test function has on the sparing kinds: its place decides which."""
     if os.environ.get("JUNCTURE_DEEP"):
         return
+    if os.environ.get("JUNCTURE_LEAN"):
+        left = {id(item) for item in items if _saver_of(item) not in (None, "memory")}
+        _leave(left, config, items)
+        return
     sparing: dict[str, list[pytest.Item]] = {}
     for item in items:
-        callspec = getattr(item, "callspec", None)
-        if callspec is not None and callspec.params.get("saver") in SPARINGLY:
+        if _saver_of(item) in SPARINGLY:
             sparing.setdefault(item.nodeid.partition("[")[0], []).append(item)
     left = {
         id(item)
@@ -47,6 +51,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in group
         if item is not _chosen(function, group)
     }
+    _leave(left, config, items)
+
+
+def _saver_of(item: pytest.Item) -> str | None:
+    callspec = getattr(item, "callspec", None)
+    return None if callspec is None else callspec.params.get("saver")
+
+
+def _leave(left: set[int], config: pytest.Config, items: list[pytest.Item]) -> None:
     if left:
         config.hook.pytest_deselected(items=[item for item in items if id(item) in left])
         items[:] = [item for item in items if id(item) not in left]
