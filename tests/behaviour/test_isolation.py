@@ -950,6 +950,40 @@ def test_shared_isolation_of_one_node_leaves_the_others_alone(engine):
     assert seen == [[1]]
 
 
+def test_what_a_shared_node_puts_into_a_long_list_is_copied_for_the_others(engine):
+    """Design, isolation: nothing that was found out about the state's lists counts where a node can change them."""
+    graph = StateGraph(Value)
+    graph.add_node("look", nothing)
+    graph.add_node("spoil", lambda s: s["v"][0].update(k=[1]), isolation="shared")
+    graph.add_node("harm", lambda s: s["v"][0]["k"].append(2))
+    graph.add_edge(START, "look").add_edge("look", "spoil").add_edge("spoil", "harm")
+    result = engine.invoke(graph.compile(), {"v": [{"k": number} for number in range(50)]})
+    assert result["v"][0] == {"k": [1]}
+
+
+def test_a_long_list_is_copied_for_every_node_and_run_of_a_thread(engine, saver):
+    """Rule 1, where the lists of a thread's state are known already: what is new in them is looked at all the same."""
+
+    class Rows(TypedDict, total=False):
+        v: Annotated[list[dict[str, Any]], Append]
+
+    def harm(state):
+        for row in state["v"]:
+            if isinstance(row["k"], list):
+                row["k"].append("harm")
+            row["k"] = "harm"
+
+    graph = chain(Rows, first=harm, second=harm, saver=saver)
+    given = [{"k": number} for number in range(50)]
+    expected = []
+    for number in range(4):
+        added = [*given, {"k": [number]}] if number else given
+        expected += added
+        result = engine.invoke(graph, {"v": added}, thread_id="t")
+        assert result["v"] == expected
+        harm({"v": result["v"]})
+
+
 def test_values_that_contain_themselves_are_refused(engine):
     """Rule 1: what can't be copied can't be state; the error says so, instead of the stack running over."""
     loop: list[Any] = []

@@ -53,7 +53,7 @@ class Try(TaskContext):
         self.task = task
         CURRENT.set(self)
         node = task.node
-        self.given = given = input_of(task)
+        self.given = given = input_of(task, program.loop.state.flat)
         if node.inject:
             self.kwargs = self.arguments(node.inject)
         if node.snapshot is not None and task.send < 0:
@@ -306,7 +306,7 @@ class _Routing:
         if router.managed:
             values = values | {name: what.value(task.remaining) for name, what in router.managed.items()}
         self.values = values
-        self.given = given = router.project(values)
+        self.given = given = router.project(values, program.loop.state.flat)
         return given, context.arguments(router.inject) if router.inject else {}
 
     def add(self, router: Router, chosen: Any) -> None:

@@ -116,7 +116,7 @@ class Driver(ABC):
         node, parent = task.node, program
         tables = node.graph
         assert tables is not None
-        given = parent_values(task, tables, place_of(program, task))
+        given = parent_values(program, task, tables)
         request = parent.loop.request
         namespace = (*program.namespace, node.name if tables.remembers else task.id)
         if tables.remembers and any(other.namespace == namespace for other in self.nested_in(program)):
@@ -446,17 +446,17 @@ class Driver(ABC):
         future.settle(effect.outcome)
 
 
-def parent_values(task: Task, tables: Tables, place: str) -> list[tuple[str, Any]]:
+def parent_values(program: Program, task: Task, tables: Tables) -> list[tuple[str, Any]]:
     """The input of a nested graph as writes: what its parent's state holds of its keys, or what was sent, read and checked.
 
     Raises:
         InvalidUpdateError: What was sent isn't an input of the nested graph.
     """
-    given: Any = input_of(task)
+    given: Any = input_of(task, program.loop.state.flat)
     if task.send < 0:
         return list(given.items())
     got = Returned()
-    Reader(tables, tables.entry, None, {}, None, place).add(given, got)
+    Reader(tables, tables.entry, None, {}, None, place_of(program, task)).add(given, got)
     return got.writes
 
 

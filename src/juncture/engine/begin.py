@@ -102,6 +102,8 @@ def begin(loop: Loop) -> Program:
     request = loop.request
     shown = True
     saved = (yield from _load(loop)) if request.saving else None
+    if loop.tables.exposed:
+        loop.state.flat = None
     if request.kind == "update":
         yield from edit(loop, request.supersteps)
         return

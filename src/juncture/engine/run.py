@@ -264,7 +264,7 @@ class Loop:
         for task in self.tasks:
             if self.outcomes[task.place] is None:
                 try:
-                    given = input_of(task)
+                    given = input_of(task, self.state.flat)
                 except Exception:  # noqa: BLE001 - the task itself will fail with it
                     given = None
                 yield from self._show_task("task", streaming.task_payload(task, given), task)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from juncture.engine.values import Flat
 from juncture.types import Send
 
 RecordKind = Literal["done", "failed", "question", "answer", "call", "paused"]
@@ -75,6 +76,8 @@ class State:
     """Of a copied thread: the thread that it was copied from, whose name is part of the ids of its questions."""
     owner: str = ""
     """Of a nested graph with a memory of its own: the parent's task that it last began for."""
+    flat: Flat | None = field(default_factory=dict[str, list[Any]], compare=False, repr=False)
+    """What copying its values found out about them; no part of the state. None where nodes can reach its containers."""
 
 
 @dataclass(slots=True)

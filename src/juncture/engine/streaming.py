@@ -12,7 +12,7 @@ from typing import Any
 from juncture.engine.effects import Done, Failed, Outcome, Paused, Write
 from juncture.engine.state import State
 from juncture.engine.task import Task
-from juncture.engine.values import copied
+from juncture.engine.values import copied, copied_value, copied_values
 from juncture.errors import described
 from juncture.types import ROOT, Interrupt
 
@@ -26,8 +26,10 @@ def shown_values(state: State, keys: frozenset[str] | None, *, single: bool) -> 
 def values_payload(state: State, keys: frozenset[str] | None) -> dict[str, Any]:
     """The state under the given keys; all of them for None."""
     if keys is None:
-        return copied(state.values)
-    return {name: copied(value) for name, value in state.values.items() if name in keys}
+        return copied_values(state.values, state.flat)
+    return {
+        name: copied_value(name, value, state.flat) for name, value in state.values.items() if name in keys
+    }
 
 
 def updates_payload(writes: Sequence[Write], keys: frozenset[str] | None) -> Any:

@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Protocol
 
 from juncture.channels.base import Channel, Reducer
 from juncture.channels.managed import ManagedValue
+from juncture.engine.values import Flat
 from juncture.types import RetryPolicy
 
-Project: TypeAlias = Callable[[dict[str, Any]], Any]
-"""Makes what a node is handed from the committed values: its keys, copied, in the type it wants."""
+
+class Project(Protocol):
+    """Makes what a node is handed from the committed values: its keys, copied, in the type it wants."""
+
+    def __call__(self, values: dict[str, Any], flat: Flat | None = None, /) -> Any:
+        """``flat`` is the state's, for `juncture.engine.values.copied_values`."""
+        ...
 
 
 LAST: Final = 0

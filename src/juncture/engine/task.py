@@ -11,6 +11,7 @@ from typing import Any
 
 from juncture.engine.state import TaskRecord
 from juncture.engine.tables import Node
+from juncture.engine.values import Flat
 from juncture.types import Interrupt
 
 
@@ -67,8 +68,8 @@ def task_id(node: str, step: int, send: int, branch: str) -> str:
     return f"{node}:{place}~{branch}" if branch else f"{node}:{place}"
 
 
-def input_of(task: Task) -> Any:
-    """What a task's code is handed: a copy of its part of the state, or of what was sent.
+def input_of(task: Task, flat: Flat | None) -> Any:
+    """What a task's code is handed: a copy of its part of the state, or of what was sent; ``flat`` is the state's.
 
     Raises:
         Exception: What the input's type raises when it is made.
@@ -78,6 +79,6 @@ def input_of(task: Task) -> Any:
         return node.project_send(task.argument)
     if node.managed:
         return node.project(
-            task.values | {name: what.value(task.remaining) for name, what in node.managed.items()}
+            task.values | {name: what.value(task.remaining) for name, what in node.managed.items()}, flat
         )
-    return node.project(task.values)
+    return node.project(task.values, flat)

@@ -82,7 +82,7 @@ class TaskFunction(Generic[P, ValueT]):
         return TaskFunction(self.function.__get__(instance, owner), self.name, self._retry or None)
 
 
-def _nothing(_: Any) -> None:
+def _nothing(_: Any, _flat: Any = None) -> None:
     return None
 
 

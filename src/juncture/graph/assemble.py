@@ -24,7 +24,7 @@ from juncture.engine.tables import (
     Router,
     Tables,
 )
-from juncture.engine.values import ATOMS, CONTAINERS, copied, copied_dict
+from juncture.engine.values import ATOMS, CONTAINERS, copied, copied_dict, copied_value, copied_values
 from juncture.errors import GraphBuildError, InvalidUpdateError, note
 from juncture.graph.inject import injected, kind_of
 from juncture.graph.overall_state import OverAllState, Rules, StateView
@@ -231,7 +231,7 @@ class _Assembly:
         pick = self._pick(schema, shared=shared)
         if schema.kind in ("open", "typed_dict"):
             return pick
-        return lambda values: build(pick(values))
+        return lambda values, flat=None: build(pick(values, flat))
 
     def _pick(self, schema: Schema, *, shared: bool) -> Project:
         names = tuple(schema.fields)
@@ -239,21 +239,19 @@ class _Assembly:
         everything = schema.kind == "open" or not (self.open or set(self.fields) - set(names))
         if shared:
             if everything:
-                return dict[str, Any].copy
-            return lambda values: {name: values[name] for name in names if name in values}
-        if everything:
-            return copied_dict
-        return lambda values: {name: copied(values[name]) for name in names if name in values}
+                return lambda values, _=None: values.copy()
+            return lambda values, _=None: {name: values[name] for name in names if name in values}
+        return copied_values if everything else _some(names)
 
     def _view(self, pick: Project, *, shared: bool) -> Project:
         rules = self.rules
-        return lambda values: StateView(pick(values), rules, shared=shared)
+        return lambda values, _=None: StateView(pick(values), rules, shared=shared)
 
     def _sent(self, owner: str, *, shared: bool, view: bool) -> Callable[[Any], Any]:
         """What makes an input of what was sent."""
         if not view:
             return (lambda value: value) if shared else copied
-        viewed = self._view(dict, shared=shared)
+        viewed = self._view(lambda values, _=None: dict(values), shared=shared)
 
         def project(sent: Any) -> Any:
             if isinstance(sent, Mapping):
@@ -369,7 +367,7 @@ class _Assembly:
             name=spec.name,
             kind=GRAPH,
             call=None,
-            project=copied if offered is None else self._some(offered),
+            project=copied_values if offered is None else _some(sorted(offered)),
             project_send=copied,
             graph=child,
             shared_keys=shared,
@@ -384,11 +382,6 @@ class _Assembly:
         if theirs is None:
             return None if self.open else frozenset(self.keys)
         return theirs if self.open else theirs & self.keys.keys()
-
-    @staticmethod
-    def _some(names: frozenset[str]) -> Project:
-        ordered = sorted(names)
-        return lambda values: {name: copied(values[name]) for name in ordered if name in values}
 
     def _router(self, source: str, branch: Any) -> Router:
         owner = f"the router {branch.name!r} of node {source!r}"
@@ -428,7 +421,7 @@ class _Assembly:
     ) -> Tables:
         graph = self.graph
         nodes = {name: self._node(spec) for name, spec in sorted(graph.nodes.items())}
-        entry = Node(START, ENTRY, None, copied, copied, root_value=self.root)
+        entry = Node(START, ENTRY, None, copied_values, copied, root_value=self.root)
         joins = self._joins()
         deferred = frozenset(node.name for node in nodes.values() if node.defer)
         for node in (entry, *nodes.values()):
@@ -492,6 +485,13 @@ class _Assembly:
         )
         node.routes = bool(ends or node.routers) or node.name in self.joined
         node.straight = not node.joins and not node.routers and deferred.isdisjoint(node.successors)
+
+
+def _some(names: Sequence[str]) -> Project:
+    """Copies these keys, in this order."""
+    return lambda values, flat=None: {
+        name: copied_value(name, values[name], flat) for name in names if name in values
+    }
 
 
 def _is_exposed(node: Node) -> bool:

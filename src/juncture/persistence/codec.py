@@ -192,13 +192,16 @@ class Codec:
         finally:
             self._noted.pop(get_ident(), None)
 
-    def unpack_noting(self, stored: bytes) -> tuple[Any, Objects]:
-        """As `unpack`, with the objects in it."""
-        noted = self._noted[get_ident()] = {}
+    def unpack_noting(self, stored: bytes, noted: Objects | None = None) -> tuple[Any, Objects]:
+        """As `unpack`, with the objects in it; added to those that were noted, if any are given."""
+        if noted is None:
+            noted = {}
+        worker = get_ident()
+        self._noted[worker] = noted
         try:
             return self.unpack(stored), noted
         finally:
-            self._noted.pop(get_ident(), None)
+            self._noted.pop(worker, None)
 
     def _note(self, value: Any, payload: bytes) -> None:
         noted = self._noted.get(get_ident())

@@ -33,7 +33,7 @@ from __future__ import annotations
 # Values of any type and containers of anything are what this file is about: there is no type to be known.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from operator import is_
 from typing import Any, Final, TypeAlias
@@ -246,7 +246,7 @@ def _finds_itself(key: Any) -> bool:
     return kind in _FOUND_AGAIN or (kind is tuple and all(map(_finds_itself, key)))
 
 
-def applied(codec: Codec, old: Any, change: Change, objects: Objects) -> Any:  # noqa: C901 - one arm for every kind
+def applied(codec: Codec, old: Any, change: Change, objects: Objects) -> Any:
     """What a change makes of a value. The value may be changed in place, and is given up.
 
     Objects that are rebuilt are put into `objects`, with their bytes.
@@ -255,59 +255,98 @@ def applied(codec: Codec, old: Any, change: Change, objects: Objects) -> Any:  #
         SerializationError: The change isn't one of this value.
     """
     try:
-        match change:
-            case [0, value]:
-                return value
-            case [1, int(start), int(end), list(items)] if 0 <= start <= end <= len(old):
-                if type(old) is tuple:
-                    return (*old[:start], *items, *old[end:])
-                _a_list(old)[start:end] = items
-                return old
-            case [2, *changes]:
-                made = list(old) if type(old) is tuple else _a_list(old)
-                for place, inner in _pairs(changes):
-                    made[place] = applied(codec, made[place], inner, objects)
-                return tuple(made) if type(old) is tuple else made
-            case [3, list(gone), *changes] if type(old) in _MAPPINGS:
-                for key in gone:
-                    del old[key]
-                for key, inner in _pairs(changes):
-                    old[key] = _under(key, codec, old.get(key), inner, objects)
-                return old
-            case [4, int(length), str(text)] if type(old) is str and length == len(old):
-                return old + text
-            case [5, list(gone), list(added)] if type(old) in _SETS:
-                return type(old)(set(old).difference(gone).union(added))
-            case [7, first, second]:
-                return applied(codec, applied(codec, old, first, objects), second, objects)
-            case [6, inner]:
-                made, payload = codec.rebuilt(
-                    objects[id(old)][1], lambda parts, within: applied(codec, parts, inner, within)
-                )
-                objects[id(made)] = (made, payload)
-                return made
-            case _:
-                pass
+        if type(change) is list:
+            return _ARMS[change[0]](codec, old, change, objects)
     except (LookupError, TypeError, ValueError) as error:
         if isinstance(error, SerializationError):
             raise
         raise SerializationError(f"a stored change doesn't fit the value that it is of: {error!r}") from error
-    raise SerializationError("a stored change isn't one, or doesn't fit the value that it is of")
+    raise SerializationError("a stored change isn't one")
 
 
-def _under(key: Any, codec: Codec, old: Any, change: Change, objects: Objects) -> Any:
-    """As `applied`; an error says the key, the outermost one in the end."""
+def _apply_whole(_codec: Codec, _old: Any, change: Change, _objects: Objects) -> Any:
+    _, value = change
+    return value
+
+
+def _apply_splice(_codec: Codec, old: Any, change: Change, _objects: Objects) -> Any:
+    _, start, end, items = change
+    if not (type(items) is list and 0 <= start <= end <= len(old)):
+        raise ValueError(f"there are no items from {start!r} to {end!r} to replace")
+    if type(old) is tuple:
+        return (*old[:start], *items, *old[end:])
+    _a_list(old)[start:end] = items
+    return old
+
+
+def _apply_items(codec: Codec, old: Any, change: Change, objects: Objects) -> Any:
+    made = list(old) if type(old) is tuple else _a_list(old)
+    for place, inner in _pairs(change[1:]):
+        made[place] = applied(codec, made[place], inner, objects)
+    return tuple(made) if type(old) is tuple else made
+
+
+def _apply_entries(codec: Codec, old: Any, change: Change, objects: Objects) -> Any:
+    gone = change[1]
+    if type(old) not in _MAPPINGS or type(gone) is not list:
+        raise ValueError(f"it is of a dict, and the value is a {type(old).__name__}")
+    for key in gone:
+        del old[key]
+    key = None
     try:
-        return applied(codec, old, change, objects)
+        for key, inner in _pairs(change[2:]):
+            old[key] = applied(codec, old.get(key), inner, objects)
     except SerializationError as error:
-        if type(key) is str:
+        if type(key) is str:  # the outermost one in the end
             error.key = key
         raise
+    return old
+
+
+def _apply_text(_codec: Codec, old: Any, change: Change, _objects: Objects) -> Any:
+    _, length, text = change
+    if type(old) is not str or type(text) is not str or length != len(old):
+        raise ValueError(f"it is of a text of {length!r} characters")
+    return old + text
+
+
+def _apply_members(_codec: Codec, old: Any, change: Change, _objects: Objects) -> Any:
+    _, gone, added = change
+    if type(old) not in _SETS:
+        raise ValueError(f"it is of a set, and the value is a {type(old).__name__}")
+    return type(old)(set(old).difference(gone).union(added))
+
+
+def _apply_object(codec: Codec, old: Any, change: Change, objects: Objects) -> Any:
+    _, inner = change
+    made, payload = codec.rebuilt(
+        objects[id(old)][1], lambda parts, within: applied(codec, parts, inner, within)
+    )
+    objects[id(made)] = (made, payload)
+    return made
+
+
+def _apply_both(codec: Codec, old: Any, change: Change, objects: Objects) -> Any:
+    _, first, second = change
+    return applied(codec, applied(codec, old, first, objects), second, objects)
+
+
+_ARMS: Final[dict[int, Callable[[Codec, Any, Change, Objects], Any]]] = {
+    WHOLE: _apply_whole,
+    SPLICE: _apply_splice,
+    ITEMS: _apply_items,
+    ENTRIES: _apply_entries,
+    TEXT: _apply_text,
+    MEMBERS: _apply_members,
+    OBJECT: _apply_object,
+    BOTH: _apply_both,
+}
+"""How each kind of change is applied."""
 
 
 def _a_list(value: Any) -> list[Any]:
     if type(value) is not list:
-        raise SerializationError(f"a stored change of a list is of a {type(value).__name__}")
+        raise ValueError(f"it is of a list, and the value is a {type(value).__name__}")
     return value
 
 

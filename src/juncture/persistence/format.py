@@ -381,25 +381,27 @@ def next_body(codec: Codec, before: Body | None, payload: bytes) -> Body:
         SerializationError: It can't be read, or doesn't fit.
     """
     try:
-        body, objects = codec.unpack_noting(payload)
+        part, objects = codec.unpack_noting(payload, None if before is None else before.objects)
     except SerializationError as error:
         told = _by_key(codec, payload, error)
         raise told from told.__cause__
-    match body:
+    match part:
+        case [int(version), [values, cells, written], *rest] if (
+            version == VERSION and before is not None and len(rest) <= 1
+        ):
+            return Body(
+                before.values if values is None else applied(codec, before.values, values, objects),
+                before.cells if cells is None else applied(codec, before.cells, cells, objects),
+                before.written if written is None else applied(codec, before.written, written, objects),
+                rest[0] if rest else {},
+                objects,
+            )
         case [int(version), *_] if version != VERSION:
             _check_version(version)
         case [int(), dict(values)]:
             return Body(values, {}, [], {}, objects)
         case [int(), dict(values), dict(more)]:
             return Body(values, more.pop("cells", {}), more.pop("written", []), more, objects)
-        case [int(), [_, _, _] as changes, *rest] if before is not None and len(rest) <= 1:
-            known = before.objects
-            known.update(objects)
-            kept: list[Any] = [
-                old if change is None else applied(codec, old, change, known)
-                for old, change in zip((before.values, before.cells, before.written), changes, strict=True)
-            ]
-            return Body(*cast("tuple[Any, Any, Any]", tuple(kept)), rest[0] if rest else {}, known)
         case [int(), [_, _, _], *_]:
             raise SerializationError(
                 "the first of the checkpoint's parts is a change to others that aren't there"

@@ -329,7 +329,9 @@ class ThreadLog:
             body = body_of(self._codec, found)
             track.read(body, found.parts, header.get("size", 0))
         self._points[namespace] = _Point(text, track, found.head_id, found.head_seq, stored.checkpoint_id)
-        return saved_of(self._codec, found, header, body)
+        saved = saved_of(self._codec, found, header, body)
+        saved.state.flat = track.flat
+        return saved
 
     def _new_track(self) -> Track:
         return Track(self._codec, self._untracked, exposed=self._exposed)

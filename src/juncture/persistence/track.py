@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, Final
 
 from juncture.engine.state import State
-from juncture.engine.values import copied
+from juncture.engine.values import Flat, copied
 from juncture.errors import SerializationError
 from juncture.persistence.codec import Codec, Objects
 from juncture.persistence.deltas import WHOLE, Change, Comparison
@@ -54,6 +54,7 @@ class Track:
         "_values",
         "_written",
         "builds_on",
+        "flat",
         "size",
         "weight",
     )
@@ -68,6 +69,8 @@ class Track:
         self._objects: Objects = {}
         self._loose: set[str] = set()
         """The keys whose values hold objects, or may."""
+        self.flat: Flat | None = {}
+        """What copying the values of the state that was saved last found out about them."""
         self.builds_on: Spans = ()
         """The parts that amount to what was saved last."""
         self.weight = 0
@@ -112,6 +115,7 @@ class Track:
         kept = kept_of(state, self._untracked)
         more = more_of(state, self._untracked)
         self._rests = bool(more)
+        self.flat = state.flat
         try:
             return self._changed(kept, more, seq) or self._whole(kept, more, seq)
         except SerializationError as error:

@@ -13,13 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from juncture.channels.strategies import Remove, ReplaceAll
+from juncture.engine.state import State
+from juncture.engine.streaming import values_payload
 from juncture.engine.values import (
     ATOMS,
     CONTAINERS,
+    LONG,
     WRAPPERS,
+    Flat,
     admitted,
     copied,
     copied_dict,
+    copied_value,
+    copied_values,
     is_handed_out,
     is_stream,
     same,
@@ -344,3 +350,69 @@ def test_identity_of_what_may_be_interned_says_nothing(value):
 @pytest.mark.parametrize("value", [[], {}, set(), deque(), Box(), Items()])
 def test_identity_of_what_is_copied_says_something(value):
     assert is_handed_out(type(value))
+
+
+# ── what is remembered of a state's lists ────────────────────────────────────────────────────────────────────
+
+
+def assert_apart(made: Any, value: Any) -> None:
+    assert {id(part) for part in parts(made)}.isdisjoint({id(part) for part in parts(value)})
+
+
+ROW = st.dictionaries(st.sampled_from("abc"), atoms, max_size=3)
+ODD = st.sampled_from(
+    [{"a": bytearray(b"x")}, {"a": [1]}, {"a": ()}, [1], 1, OrderedDict(a=1), {"a": Box([1])}]
+)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3 * LONG), st.lists(ROW | ODD, max_size=LONG)), max_size=6),
+    st.booleans(),
+)
+def test_copies_are_the_same_whatever_was_remembered(edits, again):
+    # A key's values one after the other: each keeps so many items of the one before, and has others after them.
+    flat: Flat = {}
+    value = [{"a": i} for i in range(LONG)]
+    for kept, added in edits:
+        value = [*value[:kept], *added]
+        for _ in range(1 + again):
+            copy = copied_value("rows", value, flat)
+            assert shape(copy) == shape(value)
+            assert_apart(copy, value)
+            assert shape(copied_values({"rows": value}, flat)) == shape({"rows": value})
+
+
+@pytest.mark.parametrize("odd", [{"a": bytearray(b"x")}, {"a": [1]}, {"a": {}}, {"a": ([],)}], ids=str)
+def test_what_a_grown_list_holds_inside_is_copied_where_the_rest_was_flat(odd):
+    flat: Flat = {}
+    rows = [{"a": i} for i in range(LONG)]
+    copied_value("rows", rows, flat)
+    grown = [*rows, odd]
+    copy = copied_value("rows", grown, flat)
+    assert_apart(copy, grown)
+    equal = [dict(row) for row in rows]  # other dicts, though they are equal: none of them was looked at
+    equal[0]["a"] = odd["a"]
+    copy = copied_value("rows", equal, flat)
+    assert_apart(copy, equal)
+
+
+def test_keys_are_remembered_apart_and_only_long_lists_are():
+    flat: Flat = {}
+    rows, few = [{"a": i} for i in range(LONG)], [{"a": 1}]
+    held = {"rows": rows, "few": few, "n": 1, "more": rows[:]}
+    copy = copied_values(held, flat)
+    assert copy == held
+    assert flat["rows"] is rows
+    assert flat["more"] is held["more"]
+    assert "few" not in flat
+    assert copied_values(held)["rows"] == rows  # nothing is remembered where nothing may be
+
+
+def test_where_nodes_reach_the_state_nothing_is_remembered():
+    rows: list[Any] = [{"a": i} for i in range(LONG)]
+    state = State(values={"rows": rows}, flat=None)
+    assert values_payload(state, None)["rows"] == rows
+    rows[0]["a"] = [1]  # in place, as a node with isolation="shared" may
+    copy = values_payload(state, frozenset({"rows"}))["rows"]
+    assert copy == rows
+    assert copy[0]["a"] is not rows[0]["a"]
