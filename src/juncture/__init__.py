@@ -15,11 +15,13 @@ from juncture.channels import (
 from juncture.drivers.calls import CallFuture
 from juncture.drivers.context import get_config, get_runtime, get_stream_writer, interrupt
 from juncture.drivers.place import failure
+from juncture.engine.chunks import Chunk, DiscardedChunks, Stream
 from juncture.errors import (
     CheckpointNotFoundError,
     ConfigError,
     EmptyChannelError,
     EmptyInputError,
+    EmptyStreamError,
     GraphBuildError,
     GraphCheckWarning,
     GraphRecursionError,
@@ -82,11 +84,14 @@ __all__ = [
     "CallFuture",
     "CheckpointNotFoundError",
     "CheckpointRef",
+    "Chunk",
     "Command",
     "CompiledGraph",
     "ConfigError",
+    "DiscardedChunks",
     "EmptyChannelError",
     "EmptyInputError",
+    "EmptyStreamError",
     "ExecutionInfo",
     "GraphBuildError",
     "GraphCheckWarning",
@@ -127,6 +132,7 @@ __all__ = [
     "StateMutationError",
     "StateSnapshot",
     "StateUpdate",
+    "Stream",
     "StreamPart",
     "StuckJoinError",
     "TaskSnapshot",

@@ -14,6 +14,7 @@ they get a note and the attribute ``__juncture__`` (read it with `failure`).
     │   ├── StateMutationError                 an object that was handed out was changed in place
     │   └── EmptyChannelError                  a channel without a value was read
     ├── RoutingError                           a route, goto or Send that leads nowhere or is ambiguous
+    ├── EmptyStreamError                       a stream that a node returned as a value gave no chunk
     ├── StuckJoinError                         the run would end while a join waits for the rest of its sources
     ├── GraphRecursionError (also RecursionError)   the limit of supersteps was reached
     ├── NodeCancelledError                     a node raised the event loop's cancellation by itself
@@ -105,6 +106,10 @@ class EmptyChannelError(InvalidUpdateError):
 
 class RoutingError(JunctureError):
     """A route, ``goto`` or `Send` leads to no node, or a node routes in two ways. Nothing was applied."""
+
+
+class EmptyStreamError(JunctureError):
+    """A stream that a node returned as a value ended without a chunk. Nothing of the step was applied."""
 
 
 class StuckJoinError(JunctureError):

@@ -19,9 +19,17 @@ END: Final = "__end__"
 ROOT: Final = "__root__"
 """The one key of a state that is a single unnamed value."""
 
-StreamMode: TypeAlias = Literal["values", "updates", "custom", "tasks", "debug"]
+StreamMode: TypeAlias = Literal["values", "updates", "custom", "messages", "checkpoints", "tasks", "debug"]
 """Which view of a run a stream gives."""
-STREAM_MODES: Final[tuple[StreamMode, ...]] = ("values", "updates", "custom", "tasks", "debug")
+STREAM_MODES: Final[tuple[StreamMode, ...]] = (
+    "values",
+    "updates",
+    "custom",
+    "messages",
+    "checkpoints",
+    "tasks",
+    "debug",
+)
 
 Status: TypeAlias = Literal["completed", "interrupted", "drained", "budget", "limit", "failed", "cancelled"]
 """How a run ended. The last three only stand on results that an exception carries."""

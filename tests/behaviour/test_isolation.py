@@ -345,7 +345,7 @@ def test_one_object_sent_to_several_tasks_is_several(engine, harm):
 
 
 @pytest.mark.parametrize("keys", [None, ["v", "note"]], ids=["all", "some"])
-@pytest.mark.parametrize("mode", ["values", "updates", "tasks", "debug"])
+@pytest.mark.parametrize("mode", ["values", "updates", "messages", "tasks", "debug"])
 def test_what_a_stream_gave_is_the_consumers_own(engine, harm, mode, keys):
     """Rule 1: a consumer that changes a part changes neither the run nor the parts that follow."""
     seen, snapshots = [], []

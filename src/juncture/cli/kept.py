@@ -17,8 +17,7 @@ from juncture.cli.opening import ready_graph
 from juncture.cli.typed import Typed
 from juncture.errors import CheckpointNotFoundError, ConfigError, SerializationError, ThreadNotFoundError
 from juncture.graph.compiled import CompiledGraph
-from juncture.graph.snapshots import config_of
-from juncture.persistence.format import namespace_levels
+from juncture.persistence.format import config_of, namespace_levels
 from juncture.persistence.upkeep import not_found
 from juncture.types import StateSnapshot
 

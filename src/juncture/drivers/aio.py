@@ -381,9 +381,16 @@ class AsyncDriver(AsyncArrivals):
             await self._room.wait()
 
     def wait_for_coroutine(self, coroutine: Any) -> Any:
-        """Never needed here: async routers are awaited."""
-        coroutine.close()
-        raise ConfigError("an async router can't be called from a sync one in an async run")
+        """What it gives, for a worker; on the loop's own thread nothing could go on meanwhile."""
+        if get_ident() == self.thread:
+            coroutine.close()
+            raise ConfigError(
+                "an async stream that a sync node returned would block the event loop that it needs: declare the node with "
+                "async def, or not inline=True"
+            )
+        running = asyncio.run_coroutine_threadsafe(coroutine, self.event_loop)
+        with self.pool.waiting():
+            return running.result()
 
     def _note_cancel(self, coroutine: Any) -> None:
         """A cancellation that a task group inside makes isn't one of the run."""

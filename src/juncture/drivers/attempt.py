@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from juncture.drivers.context import CURRENT, TaskContext
 from juncture.drivers.mutation import check_unchanged, described
+from juncture.drivers.streams import Draining, chunk_part
 from juncture.engine import streaming
+from juncture.engine.chunks import Chunk, aggregated, streams_in
 from juncture.engine.commit import view
 from juncture.engine.effects import Done, Emit, Escaped, Failed, Outcome, Paused, Stopped
 from juncture.engine.returns import Reader, Returned, followed_by, is_last, quick
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from juncture.drivers.run import Program
 
 
+_NOTHING: tuple[None] = (None,)
+"""What a generator node shows of a piece of which nothing shows: the driver has its turn all the same."""
 _NEVER: dict[str, Any] = {}
 """Stands for what was handed out where nothing of the state was."""
 
@@ -70,8 +74,8 @@ class Try(TaskContext):
             self.program.tables, task.node, handed, task.values, before, place_of(self.program, task)
         )
 
-    def done(self, result: Any) -> Outcome:
-        """The outcome of a body that returned."""
+    def done(self, result: Any) -> Outcome | Draining:
+        """The outcome of a body that returned; or, where it returned streams, what uses them up first."""
         if self.questions:
             return Paused(self.task, self.questions)
         task = self.task
@@ -84,7 +88,17 @@ class Try(TaskContext):
             if writes is not None:
                 return Done(task, writes)
             self.reader = self.new_reader()
+        if found := streams_in(result, root=task.node.root_value):
+            return Draining(self.program, task, found)
         return self.outcome(self.reader.read(result))
+
+    def streamed(self, result: Any, draining: Draining) -> Outcome:
+        """The outcome of a body that returned streams, once they are used up."""
+        outcome = self.done(draining.filled(result))
+        assert not isinstance(outcome, Draining)
+        if isinstance(outcome, Done) and draining.shows:
+            outcome.chunked = draining.keys
+        return outcome
 
     def outcome(self, got: Returned) -> Outcome:
         """The outcome of what was read."""
@@ -149,7 +163,11 @@ def body(program: Program, task: Task) -> Outcome:
                 f"node {node.name!r} is a sync function that returned a coroutine; declare it with async def",
                 node=node.name,
             )
-        return this.done(result)
+        outcome = this.done(result)
+        if isinstance(outcome, Draining):
+            outcome.drain()
+            outcome = this.streamed(result, outcome)
+        return outcome  # noqa: TRY300 - what it raises is an outcome as well
     except BaseException as error:  # noqa: BLE001 - an outcome from here on; what stops the process is raised again
         return this.raised(error)
     finally:
@@ -167,12 +185,17 @@ async def body_async(program: Program, task: Task) -> Outcome:
         call = program.code(node)
         if node.kind == ASYNC:
             result = await (call(this.given, **this.kwargs) if this.kwargs else call(this.given))
-            return this.done(result)
+            outcome = this.done(result)
+            if isinstance(outcome, Draining):
+                await outcome.drain_async()
+                outcome = this.streamed(result, outcome)
+            return outcome
         pieces = _Pieces(this)
         source = cast("AsyncGenerator[Any, None]", call(this.given, **this.kwargs))
         async with aclosing(source):
             async for piece in source:
-                program.send_part(pieces.add(piece))
+                for emit in pieces.add(piece):
+                    program.send_part(emit)
                 await program.wait_for_room()
         return pieces.outcome()
     except BaseException as error:
@@ -202,24 +225,41 @@ def _own_cancellation(task: Task, error: BaseException) -> NodeCancelledError:
 class _Pieces:
     """The pieces of an update that a generator node yields."""
 
-    __slots__ = ("_count", "_got", "_reader", "_this")
+    __slots__ = ("_chunks", "_count", "_got", "_reader", "_this")
 
     def __init__(self, this: Try) -> None:
         self._this = this
         self._got = Returned()
         self._reader = this.reader or this.new_reader()
         self._count = 0
+        self._chunks: dict[str, list[Any]] = {}
 
-    def add(self, piece: Any) -> Emit | None:
+    def add(self, piece: Any) -> list[Emit]:
         """Takes up one piece; what to show of it, if somebody looks."""
+        shown: list[Emit] = []
+        if isinstance(piece, Mapping) and any(isinstance(value, Chunk) for value in piece.values()):  # pyright: ignore[reportUnknownVariableType] - a piece may be anything
+            piece = self._without_chunks(cast("Mapping[str, Any]", piece), shown)
+            if not piece:
+                return shown
         before = len(self._got.writes)
         self._reader.add(piece, self._got)
         self._count += 1
         task, request = self._this.task, self._this.program.loop.request
-        if not request.shows_updates:
-            return None
-        data = streaming.updates_payload(self._got.writes[before:], request.update_keys)
-        return Emit("updates", {task.node.name: data}, task.step, task.node.name, task.place)
+        if request.shows_updates:
+            data = streaming.updates_payload(self._got.writes[before:], request.update_keys)
+            shown.append(Emit("updates", {task.node.name: data}, task.step, task.node.name, task.place))
+        return shown
+
+    def _without_chunks(self, piece: Mapping[str, Any], shown: list[Emit]) -> dict[str, Any]:
+        """The rest of a piece, once its chunks are taken up and in line to be shown."""
+        this = self._this
+        for name, given in piece.items():
+            chunk = cast("Chunk[Any]", given).value if isinstance(given, Chunk) else None
+            if chunk is not None:
+                self._chunks.setdefault(name, []).append(chunk)
+                if this.program.consumes("messages"):
+                    shown.append(chunk_part(this.program.loop.request, this.task, name, chunk))
+        return {name: value for name, value in piece.items() if not isinstance(value, Chunk)}
 
     def outcome(self, result: Any = None) -> Outcome:
         """The outcome once the generator is exhausted; what it returned is one more piece."""
@@ -230,6 +270,10 @@ class _Pieces:
             return Paused(this.task, this.questions)
         if result is not None:
             self._reader.add(result, got)
+        before = len(got.writes)
+        if self._chunks:
+            self._reader.add({name: aggregated(chunks) for name, chunks in self._chunks.items()}, got)
+        late = got.writes[before:]
         self._reader.check_routes(got)
         last: dict[str, int] = {}
         for index, (name, _) in enumerate(got.writes):
@@ -239,6 +283,9 @@ class _Pieces:
         outcome = this.outcome(got)
         if isinstance(outcome, Done):
             outcome.streamed = self._count > 0
+            if late:
+                outcome.late = late if self._count else ()
+                outcome.chunked = frozenset(self._chunks if this.program.consumes("messages") else ())
         return outcome
 
 
@@ -260,7 +307,7 @@ def generate(
             except StopIteration as end:
                 outcome = pieces.outcome(end.value)
                 break
-            yield pieces.add(piece)
+            yield from pieces.add(piece) or _NOTHING
     except GeneratorExit:
         raise
     except BaseException as error:  # noqa: BLE001 - an outcome from here on

@@ -44,6 +44,7 @@ from juncture.engine.run import Loop
 from juncture.engine.tables import FACTORY, GRAPH, Node, Tables
 from juncture.engine.task import Task, input_of
 from juncture.errors import Cancelled, InvalidUpdateError
+from juncture.persistence.format import config_of
 from juncture.persistence.threads import ThreadLog
 
 if TYPE_CHECKING:
@@ -146,6 +147,7 @@ class Driver(ABC):
                 after=tables.interrupt_after,
                 shared_keys=node.shared_keys,
                 returns=True,
+                seen=request.seen,
                 owner=task.id if tables.remembers and saving else "",
                 memory=program.loop.state.memory.get(node.name),
             ),
@@ -312,11 +314,24 @@ class Driver(ABC):
 
     def show(self, program: Program, emit: Emit) -> None:
         """Puts a part in line for its consumer. Only called where programs are stepped."""
-        if emit.mode == "debug":
+        if emit.mode == "checkpoints":
+            emit.data = self._named(program, emit.data)
+        elif emit.mode == "debug":
             kind, payload = emit.data
+            if kind == "checkpoint":
+                payload = self._named(program, payload)
             now = datetime.now(UTC).isoformat()
             emit.data = {"step": emit.step, "timestamp": now, "type": kind, "payload": payload}
         self.parts.append((program.shown, emit.mode, emit.node, emit.data, emit.step, emit.place))
+
+    def _named(self, program: Program, shown: dict[str, Any]) -> dict[str, Any]:
+        """A checkpoint as it is shown, with configs in the places of ids."""
+        thread_id, parent = self.shared.thread_id or "", shown["parent_config"]
+        return shown | {
+            "config": config_of(thread_id, program.namespace, shown["config"]),
+            "parent_config": None if parent is None else config_of(thread_id, program.namespace, parent),
+            "metadata": shown["metadata"] | {"run_id": self.shared.run_id},
+        }
 
     def save(self, program: Program, log: ThreadLog | None, effect: Save) -> str | None:
         """Saves a checkpoint, by waiting for it."""

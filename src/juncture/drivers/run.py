@@ -93,8 +93,8 @@ class Program:
         self.gen: Any = None
         self.shown = request.namespace[driver.shared.base :]
         """Its namespace, as its parts show it."""
-        self.hears = self.consumes("custom")
-        """Somebody consumes what its nodes write to their stream."""
+        self.hears = self.consumes("custom") or self.consumes("messages")
+        """Somebody consumes what its nodes send while they run."""
         self.closed = False
         self.active = 0
         """How many of its tasks were started and not heard of."""
@@ -117,7 +117,7 @@ class Program:
 
     def writer(self, context: TaskContext) -> StreamWriter:
         """The function with which a task sends to the consumers of ``custom``."""
-        if not self.hears:
+        if not self.consumes("custom"):
             return _nobody_listens
         task = context.task
         name, step, namespace, send = task.node.name, task.step, self.shown, self.driver.sender(self, task)

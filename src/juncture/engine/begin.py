@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from juncture.engine import streaming
 from juncture.engine.commit import apply, log_own, merge
 from juncture.engine.edit import edit
-from juncture.engine.effects import Done, Failed, Load, Outcome, Program, Run, Save, SaveWrites, Warn
+from juncture.engine.effects import Done, Failed, Load, Outcome, Program, Run, SaveWrites, Warn
 from juncture.engine.interrupts import listed, match, open_questions, pauses_after
 from juncture.engine.plan import advance, unfinished
 from juncture.engine.state import Saved, State, TaskRecord
@@ -73,9 +74,14 @@ class Request:
     returns: bool = False
     """It is nested and its parent wants to know what it wrote."""
 
+    seen: set[str] = field(default_factory=set[str])
+    """The ids of messages that ``messages`` has shown, or that were there before; shared by all graphs of a call."""
+
     shows_values: bool = field(init=False, default=False)
     shows_updates: bool = field(init=False, default=False)
     shows_tasks: bool = field(init=False, default=False)
+    shows_messages: bool = field(init=False, default=False)
+    shows_checkpoints: bool = field(init=False, default=False)
     listens: bool = field(init=False, default=False)
     """Something has to be done for every task that ends."""
     watches: bool = field(init=False, default=False)
@@ -88,7 +94,9 @@ class Request:
         self.shows_updates = "updates" in modes
         self.shows_tasks = "tasks" in modes or "debug" in modes
         self.watches = self.saving or self.shows_values or self.returns or bool(self.after)
-        self.listens = self.saving or self.shows_updates or self.shows_tasks
+        self.shows_messages = "messages" in modes
+        self.shows_checkpoints = "checkpoints" in modes or "debug" in modes
+        self.listens = self.saving or self.shows_updates or self.shows_tasks or self.shows_messages
 
 
 def begin(loop: Loop) -> Program:
@@ -115,6 +123,8 @@ def begin(loop: Loop) -> Program:
         yield from _go_on(loop, saved)
     if request.shows_values and shown and not (request.kind == "nested" and not _visits(request, saved)):
         yield loop.values_part()
+    if request.shows_messages:
+        request.seen.update(streaming.known_messages(loop.state.values))
 
 
 def _visits(request: Request, saved: Saved | None) -> bool:
@@ -221,7 +231,7 @@ def _take_input(loop: Loop, saved: Saved | None) -> Program:
     advance(tables, state, [done])
     if request.saving:
         _mark(state, request)
-        loop.head = yield Save(state, "input")
+        yield from loop.save("input")
     return tables.strict or loop.shows(changes)
 
 
@@ -274,7 +284,7 @@ def _go_on(loop: Loop, saved: Saved | None) -> Program:
             f"there is nothing to go on with: thread {request.thread_id!r} has finished. Give an input"
         )
     if _is_old(saved):
-        loop.head = yield Save(state, "fork")
+        yield from loop.save("fork")
     questions = open_questions(saved.records)
     answers = {q.id: request.answers[q.id] for q in questions if q.id in request.answers}
     new = _answer_records(loop, answers | _passed(loop, questions))
@@ -298,7 +308,7 @@ def _take_command(loop: Loop, saved: Saved | None) -> Program:
         answers = match(request.resume, questions, strict=strict) if questions or strict else {}
         request.answers.update(answers)
         if saved is not None and _is_old(saved) and not updates:
-            loop.head = yield Save(state, "fork")
+            yield from loop.save("fork")
         new = _answer_records(loop, _passed(loop, questions) | answers)
         if new and not updates:
             yield SaveWrites(new)
@@ -311,7 +321,7 @@ def _take_command(loop: Loop, saved: Saved | None) -> Program:
         if request.saving:
             # The step stays the same: so do the ids of its tasks, and what was saved about them is carried along.
             state.carried, state.paused_after = tuple(loop.records), ()
-            loop.head = yield Save(state, "command")
+            yield from loop.save("command")
 
 
 def _answer_records(loop: Loop, answers: dict[str, Any]) -> list[TaskRecord]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from juncture.engine.commit import apply, log_own, merge
-from juncture.engine.effects import Done, Failed, Outcome, Program, Run, Save, Warn
+from juncture.engine.effects import Done, Failed, Outcome, Program, Run, Warn
 from juncture.engine.plan import advance, plan
 from juncture.engine.returns import Reader, Returned
 from juncture.engine.state import State, TaskRecord
@@ -58,7 +58,7 @@ def edit(loop: Loop, supersteps: Sequence[Sequence[StateUpdate]]) -> Program:
         else:
             source = "update"
             yield from _superstep(loop, updates)
-        loop.head = yield Save(loop.state, source)
+        yield from loop.save(source)
 
 
 def _check(tables: Tables, updates: Sequence[StateUpdate]) -> None:

@@ -80,7 +80,8 @@ class Wait:
 class Emit:
     """Show something to the consumers of a stream mode. -> None.
 
-    The data of ``debug`` is (kind, payload): its envelope holds the time, which the driver knows.
+    The data of ``debug`` is (kind, payload): its envelope holds the time, which the driver knows. A checkpoint names itself
+    and its parent by ids, of which the driver makes configs.
     """
 
     mode: StreamMode
@@ -127,6 +128,10 @@ class Done:
     """It is known from an earlier run and wasn't executed now."""
     streamed = False
     """Its pieces were emitted as they came."""
+    late: Sequence[Write] = ()
+    """Of those that were: what its chunks made together, which wasn't a piece."""
+    chunked: frozenset[str] = frozenset()
+    """Keys whose values were made of chunks that were emitted as they came."""
 
     def __init__(self, task: Task, writes: list[Write]) -> None:
         """Takes the task and its writes, in the order in which it made them."""

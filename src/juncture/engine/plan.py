@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from juncture.engine.effects import Done
 from juncture.engine.state import State
 from juncture.engine.tables import Tables
-from juncture.engine.task import Task
+from juncture.engine.task import Task, task_id
 from juncture.errors import StuckJoinError
 from juncture.types import Send
 
@@ -38,6 +38,34 @@ def plan(tables: Tables, state: State, remaining: int) -> list[Task]:
         for task in tasks:
             task.branch = state.branch.partition(">")[0]
     return tasks
+
+
+def upcoming(tables: Tables, state: State) -> list[tuple[str, str, tuple[str | int, ...]]]:
+    """The tasks of the step that follows, in plan order: (id, node, path), as a snapshot shows them."""
+    branch, step = state.branch.partition(">")[0], state.step + 1
+    names = state.due or _held(tables, state)
+    return [
+        *((task_id(name, step, -1, branch), name, ("edge", name)) for name in names),
+        *(
+            (task_id(send.node, step, index, branch), send.node, ("send", index, send.node))
+            for index, send in enumerate(state.sends)
+        ),
+    ]
+
+
+def _held(tables: Tables, state: State) -> Sequence[str]:
+    """What is due once nothing else is."""
+    if state.sends:
+        return ()
+    if state.deferred:
+        return state.deferred
+    return sorted(
+        {
+            tables.joins[name].target
+            for name in state.joins
+            if name in tables.joins and tables.joins[name].policy == "arrived"
+        }
+    )
 
 
 def advance(tables: Tables, state: State, ended: Sequence[Done]) -> None:

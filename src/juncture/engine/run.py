@@ -285,15 +285,18 @@ class Loop:
             self.unsaved.append(TaskRecord(done.task.id, "done", "", (*content, *memory)))
             if self.running:
                 yield from self.flush()
-        if request.shows_updates and not done.streamed:
+        if request.shows_updates and (done.late or not done.streamed):
             yield self._update_part(done)
+        if request.shows_messages:
+            for data in streaming.finished_messages(request, done, strict=self.tables.strict):
+                yield Emit("messages", data, done.task.step, done.task.node.name, done.task.place)
         if request.shows_tasks:
             yield from self._show_task("task_result", streaming.result_payload(done), done.task)
 
     def _update_part(self, done: Done) -> Emit:
         task = done.task
         data: dict[str, Any] = {
-            task.node.name: streaming.updates_payload(done.writes, self.request.update_keys)
+            task.node.name: streaming.updates_payload(done.late or done.writes, self.request.update_keys)
         }
         if done.saved:
             data["__metadata__"] = {"cached": True}
@@ -321,6 +324,8 @@ class Loop:
         elif isinstance(event, Escaped) and not self.request.namespace:
             yield from self._hear(Failed(task, no_parent(event)))
         elif isinstance(event, Failed) and (delay := self._retry_delay(event)) is not None:
+            if task.chunks:
+                yield streaming.discarded(self.request, task)
             task.attempt += 1
             yield Start(task, delay)
         elif task.parent is not None:
@@ -427,7 +432,7 @@ class Loop:
             state.ran = self.last_nodes
             self.unsaved = []  # what the last tasks of the step did is in the checkpoint
             try:
-                self.head = yield Save(state, "loop")
+                yield from self.save("loop")
             except BaseException as error:
                 self._not_saved(error)
                 raise
@@ -435,6 +440,17 @@ class Loop:
             yield self.values_part()
         if stops:
             yield from pause(self, stops, saved=True)
+
+    def save(self, source: str) -> Program:
+        """Saves the state as the newest checkpoint, and shows it."""
+        before = self.head
+        self.head = yield Save(self.state, source)
+        if self.request.shows_checkpoints:
+            shown = streaming.checkpoint_payload(self.tables, self.state, source, self.head, before)
+            if "checkpoints" in self.request.modes:
+                yield Emit("checkpoints", shown, self.state.step)
+            if "debug" in self.request.modes:
+                yield Emit("debug", ("checkpoint", shown), self.state.step)
 
     def _not_saved(self, error: BaseException) -> None:
         """The step wasn't saved, so it doesn't count: the state is again what the thread holds."""

@@ -6,15 +6,21 @@ Payloads follow LangGraph 1.2.24 (v1 shapes). They are copies: a consumer can't 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from juncture.engine.effects import Done, Failed, Outcome, Paused, Write
+from juncture.engine.chunks import DiscardedChunks, message_id, messages_in
+from juncture.engine.effects import Done, Emit, Failed, Outcome, Paused, Write
+from juncture.engine.plan import upcoming
 from juncture.engine.state import State
+from juncture.engine.tables import Tables
 from juncture.engine.task import Task
 from juncture.engine.values import copied, copied_value, copied_values
 from juncture.errors import described
-from juncture.types import ROOT, Interrupt
+from juncture.types import ROOT, Interrupt, Overwrite
+
+if TYPE_CHECKING:
+    from juncture.engine.begin import Request
 
 
 def shown_values(state: State, keys: frozenset[str] | None, *, single: bool) -> Any:
@@ -51,10 +57,77 @@ def interrupts_payload(questions: Sequence[Interrupt]) -> dict[str, Any]:
     return {"__interrupt__": tuple(questions)}
 
 
+def message_metadata(request: Request, task: Task, key: str | None) -> dict[str, Any]:
+    """What stands beside a message or chunk: where it comes from, which key of the update it is for, and which try."""
+    segments = (*request.namespace, task.id)
+    return {
+        "thread_id": request.thread_id,
+        "langgraph_node": task.node.name,
+        "langgraph_step": task.step,
+        "langgraph_triggers": triggers_of(task),
+        "langgraph_checkpoint_ns": "|".join(segments),
+        "key": key,
+        "attempt": task.attempt,
+    }
+
+
+def known_messages(values: Mapping[str, Any]) -> Iterator[str]:
+    """The ids of the messages that a state holds."""
+    for value in values.values():
+        for message in messages_in(value):
+            identity = message_id(message)
+            if identity is not None:
+                yield identity
+
+
+def finished_messages(request: Request, done: Done, *, strict: bool) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """The messages in what a task wrote that weren't shown yet, neither whole nor as chunks; from now on they were.
+
+    Lenient graphs show message objects only, as LangGraph 1.2.24 does.
+    """
+    for name, value in done.writes:
+        for message in messages_in(value.value if type(value) is Overwrite else value):
+            identity = message_id(message)
+            if identity is not None:
+                if identity in request.seen:
+                    continue
+                request.seen.add(identity)
+            if name not in done.chunked and (strict or not isinstance(message, dict)):
+                yield copied(message), message_metadata(request, done.task, name)
+
+
+def discarded(request: Request, task: Task) -> Emit:
+    """Says that the chunks of a try that failed don't count; the task has shown none from here on."""
+    count, task.chunks = task.chunks, 0
+    data = (DiscardedChunks(count), message_metadata(request, task, None))
+    return Emit("messages", data, task.step, task.node.name, task.place)
+
+
+def checkpoint_payload(
+    tables: Tables, state: State, source: str, checkpoint_id: str | None, parent_id: str | None
+) -> dict[str, Any]:
+    """A checkpoint that was saved. The driver puts configs in the places of the ids."""
+    due = upcoming(tables, state)
+    return {
+        "config": checkpoint_id,
+        "parent_config": parent_id,
+        "values": values_payload(state, None),
+        "metadata": {"source": source, "step": state.step},
+        "next": [name for _, name, _ in due],
+        "tasks": [
+            {"id": identity, "name": name, "interrupts": (), "state": None} for identity, name, _ in due
+        ],
+    }
+
+
+def triggers_of(task: Task) -> tuple[str, ...]:
+    """What made a task due, in LangGraph's words."""
+    return ("__pregel_push",) if task.send >= 0 else (f"branch:to:{task.node.name}",)
+
+
 def task_payload(task: Task, given: Any) -> dict[str, Any]:
     """A task that begins."""
-    triggers = ("__pregel_push",) if task.send >= 0 else (f"branch:to:{task.node.name}",)
-    return {"id": task.id, "name": task.node.name, "input": given, "triggers": triggers}
+    return {"id": task.id, "name": task.node.name, "input": given, "triggers": triggers_of(task)}
 
 
 def result_payload(outcome: Outcome) -> dict[str, Any]:
@@ -80,10 +153,16 @@ def result_payload(outcome: Outcome) -> dict[str, Any]:
 
 
 __all__ = [
+    "checkpoint_payload",
+    "discarded",
+    "finished_messages",
     "interrupts_payload",
+    "known_messages",
+    "message_metadata",
     "result_payload",
     "shown_values",
     "task_payload",
+    "triggers_of",
     "updates_payload",
     "values_payload",
 ]

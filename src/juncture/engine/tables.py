@@ -144,6 +144,8 @@ class Node:
     straight: bool = False
     """Nothing but `successors` leads out of it, and none of them is deferred."""
 
+    skips_empty: bool = False
+    """A stream that it returns and that gives no chunk is no write, instead of an error."""
     routes: bool = False
     """Edges lead out of it (also to `END`), so that a ``goto`` would be a second way of routing."""
 

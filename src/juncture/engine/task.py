@@ -32,6 +32,8 @@ class Task:
     """How many of its calls are running."""
     held: Any = None
     """Its own outcome, while its calls are running."""
+    chunks = 0
+    """How many chunks of streams this try has shown."""
     parent: Task | None = None
     """For a call: the task that made it."""
     identity = ""

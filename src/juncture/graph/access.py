@@ -24,9 +24,9 @@ from juncture.graph.operations import (
     named,
     place_of,
 )
-from juncture.graph.snapshots import config_of
 from juncture.persistence import upkeep
 from juncture.persistence.asking import aperformed, performed
+from juncture.persistence.format import config_of
 from juncture.savers.base import Saver
 from juncture.types import StateDiff, StateSnapshot, StateUpdate, ThreadSnapshot
 

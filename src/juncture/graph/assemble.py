@@ -296,6 +296,7 @@ class _Assembly:
             factory=spec.factory,
             defer=spec.defer,
             inline=spec.inline,
+            skips_empty=spec.on_empty_stream == "skip",
             shared=shared,
             retry=self._retry(spec.retry_policy),
             root_value=self.root,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from juncture.savers.base import Saver
 
 Isolation = Literal["copy", "shared"]
+EmptyStream = Literal["error", "skip"]
 Retry = RetryPolicy | Sequence[RetryPolicy]
 
 
@@ -46,6 +47,7 @@ class NodeSpec:
     inline: bool = False
     isolation: Isolation | None = None
     silence: frozenset[str] = frozenset()
+    on_empty_stream: EmptyStream = "error"
 
 
 @dataclass(slots=True, eq=False)
@@ -193,6 +195,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         inline: bool = False,
         isolation: Isolation | None = None,
         silence: Collection[str] = (),
+        on_empty_stream: EmptyStream = "error",
     ) -> Self:
         """Adds a node.
 
@@ -209,6 +212,8 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             inline: In async runs, call this sync function on the event loop's thread instead of a worker.
             isolation: ``"shared"`` hands it the state itself, uncopied; by default as the graph says.
             silence: Codes of findings that aren't to be reported of it (`check`).
+            on_empty_stream: What a stream means that it returns as a value and that gives no chunk: ``"error"``, or
+                ``"skip"`` for no write.
 
         Raises:
             GraphBuildError: The name is taken, reserved or malformed, there is no action, or a code doesn't exist.
@@ -218,6 +223,8 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             action = node
             name = getattr(node, "name", None) if _is_graph(node) else name_of(node)
         name = self._check_node(name, action, factory, isolation)
+        if on_empty_stream not in ("error", "skip"):
+            raise GraphBuildError(f'on_empty_stream is "error" or "skip", got {on_empty_stream!r}', node=name)
         self.nodes[name] = NodeSpec(
             name,
             action,
@@ -230,6 +237,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             inline,
             isolation,
             read_silence(silence, f"node {name!r}"),
+            on_empty_stream,
         )
         return self
 

@@ -280,6 +280,7 @@ class Call:
             after=self.after,
             owner=self.owner,
             memory="",
+            seen=self.outer.program.loop.request.seen if self.outer is not None and self.nested else set(),
         )
 
     def _read(self) -> tuple[Literal["input", "nested", "continue", "command"], Returned, Any]:
@@ -380,6 +381,11 @@ class Call:
 
     def _shared(self, modes: Collection[str], *, subgraphs: bool) -> Shared:
         outer = self.outer
+        if "checkpoints" in modes and self.log is None and not isinstance(modes, frozenset):
+            raise ConfigError(
+                'the stream mode "checkpoints" needs a saver: without one there are none. Compile the graph with one, for '
+                'example compile(checkpointer="memory:"), and give a thread_id'
+            )
         relays = outer is not None and isinstance(modes, frozenset)  # a stream's own modes are a tuple
         return Shared(
             run_id=self.run_id,

@@ -18,7 +18,6 @@ from juncture.errors import ConfigError, SerializationError, ThreadBusyError, Th
 from juncture.graph.config import read_config
 from juncture.graph.snapshots import (
     all_records,
-    config_of,
     due_tasks,
     empty_snapshot,
     is_graph,
@@ -29,7 +28,7 @@ from juncture.graph.snapshots import (
 from juncture.persistence import leases, recent, upkeep
 from juncture.persistence.asking import Ask, Asking
 from juncture.persistence.codec import Codec
-from juncture.persistence.format import namespace_levels, namespace_text, record_bytes
+from juncture.persistence.format import config_of, namespace_levels, namespace_text, record_bytes
 from juncture.persistence.reading import Matches, read_checkpoint, read_page, read_threads
 from juncture.savers.base import Lease, LoadedCheckpoint, Saver
 from juncture.types import RunResult, StateDiff, StateSnapshot, StateUpdate, ThreadSnapshot

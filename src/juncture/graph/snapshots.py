@@ -14,12 +14,11 @@ from typing import Any
 
 from juncture.engine.commit import apply, merge
 from juncture.engine.interrupts import open_questions, pauses_after
-from juncture.engine.plan import unfinished
+from juncture.engine.plan import unfinished, upcoming
 from juncture.engine.state import Saved, State, TaskRecord
 from juncture.engine.streaming import updates_payload, values_payload
 from juncture.engine.tables import GRAPH, Tables
-from juncture.engine.task import task_id
-from juncture.persistence.format import namespace_text
+from juncture.persistence.format import config_of
 from juncture.savers.base import StoredThread
 from juncture.types import (
     ROOT,
@@ -45,14 +44,6 @@ class Due:
     """Those that are open."""
 
 
-def config_of(thread_id: str, namespace: tuple[str, ...], checkpoint_id: str | None) -> dict[str, Any]:
-    """A config that names a checkpoint, or a namespace."""
-    named: dict[str, Any] = {"thread_id": thread_id, "checkpoint_ns": namespace_text(namespace)}
-    if checkpoint_id is not None:
-        named["checkpoint_id"] = checkpoint_id
-    return {"configurable": named}
-
-
 def all_records(saved: Saved, thread_id: str, namespace: tuple[str, ...]) -> list[TaskRecord]:
     """Everything that is known about the tasks of the step that follows."""
     state = saved.state
@@ -65,14 +56,7 @@ def all_records(saved: Saved, thread_id: str, namespace: tuple[str, ...]) -> lis
 
 def due_tasks(tables: Tables, state: State, records: Sequence[TaskRecord]) -> list[Due]:
     """The tasks of the step that follows, in plan order."""
-    branch = state.branch.partition(">")[0]
-    due = [
-        Due(task_id(n, state.step + 1, -1, branch), n, ("edge", n)) for n in state.due or _held(tables, state)
-    ]
-    for index, send in enumerate(state.sends):
-        due.append(
-            Due(task_id(send.node, state.step + 1, index, branch), send.node, ("send", index, send.node))
-        )
+    due = [Due(*task) for task in upcoming(tables, state)]
     answered = {record.name for record in records if record.kind == "answer"}
     for task in due:
         for record in records:
@@ -83,21 +67,6 @@ def due_tasks(tables: Tables, state: State, records: Sequence[TaskRecord]) -> li
                 if question.when == "before" and question.node == task.name:
                     task.questions.append(question)
     return due
-
-
-def _held(tables: Tables, state: State) -> Sequence[str]:
-    """What is due once nothing else is."""
-    if state.sends:
-        return ()
-    if state.deferred:
-        return state.deferred
-    return sorted(
-        {
-            tables.joins[name].target
-            for name in state.joins
-            if name in tables.joins and tables.joins[name].policy == "arrived"
-        }
-    )
 
 
 def _note(task: Due, record: TaskRecord, answered: set[str]) -> None:

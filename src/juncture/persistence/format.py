@@ -94,6 +94,14 @@ def namespace_text(namespace: tuple[str, ...]) -> str:
     return "|".join(level.replace("%", "%25").replace("|", "%7C") or "%" for level in namespace)
 
 
+def config_of(thread_id: str, namespace: tuple[str, ...], checkpoint_id: str | None) -> dict[str, Any]:
+    """A config that names a checkpoint, or a namespace."""
+    named: dict[str, Any] = {"thread_id": thread_id, "checkpoint_ns": namespace_text(namespace)}
+    if checkpoint_id is not None:
+        named["checkpoint_id"] = checkpoint_id
+    return {"configurable": named}
+
+
 def namespace_levels(text: str) -> tuple[str, ...]:
     """The namespace that `namespace_text` gave this text for."""
     if not text:
