@@ -48,6 +48,7 @@ from juncture.graph.builder import StateGraph
 from juncture.graph.compiled import CompiledGraph
 from juncture.graph.operations import RecoveredThread
 from juncture.graph.overall_state import OverAllState
+from juncture.observe import Event, Listener
 from juncture.persistence import register_type
 from juncture.savers import InMemorySaver
 from juncture.types import (
@@ -92,6 +93,7 @@ __all__ = [
     "EmptyChannelError",
     "EmptyInputError",
     "EmptyStreamError",
+    "Event",
     "ExecutionInfo",
     "GraphBuildError",
     "GraphCheckWarning",
@@ -104,6 +106,7 @@ __all__ = [
     "IsLastStep",
     "JunctureError",
     "LeaseLostError",
+    "Listener",
     "Merge",
     "MessagesState",
     "NodeCancelledError",

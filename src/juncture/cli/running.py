@@ -28,9 +28,10 @@ from juncture.errors import (
     ThreadBusyError,
     ThreadNotFoundError,
 )
-from juncture.graph.calls import Call, Shape, shaper
+from juncture.graph.calls import Call
 from juncture.graph.compiled import CompiledGraph
 from juncture.graph.config import read_config
+from juncture.graph.options import Shape, shaper
 from juncture.savers import Saver
 from juncture.types import START, RunResult, StreamMode, StreamPart
 

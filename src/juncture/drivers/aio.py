@@ -39,6 +39,7 @@ from juncture.engine.effects import (
     SaveWrites,
     Start,
     Stopped,
+    Tell,
     Wait,
 )
 from juncture.engine.state import Saved
@@ -176,6 +177,10 @@ class AsyncDriver(AsyncArrivals):
                     reply = self.save(program, log, effect)
                 else:
                     reply = await self._save(program, effect)
+            elif kind is Tell:
+                waiting = self.telling(program, effect)
+                if waiting is not None:
+                    await waiting
             elif kind is SaveWrites or kind is Load:
                 reply = await self._ask_log(program, effect)
             else:

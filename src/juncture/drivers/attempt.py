@@ -56,6 +56,8 @@ class Try(TaskContext):
         self.program = program
         self.task = task
         CURRENT.set(self)
+        if program.shared.observer is not None:
+            program.shared.observer.enter(program.namespace, task.id)
         node = task.node
         self.given = given = input_of(task, program.loop.state.flat)
         if node.inject:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from contextvars import Context
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from juncture.drivers.attempt import generate, place_of
 from juncture.drivers.place import locate
 from juncture.drivers.pool import Pool
-from juncture.drivers.run import Part, Program, Shared, part_of
+from juncture.drivers.run import Observer, Part, Program, Shared, part_of
 from juncture.engine.begin import Request
 from juncture.engine.effects import (
     Called,
@@ -36,6 +36,7 @@ from juncture.engine.effects import (
     Reply,
     Save,
     Stopped,
+    Tell,
     Warn,
 )
 from juncture.engine.nested import nested_program
@@ -46,11 +47,19 @@ from juncture.engine.task import Task, input_of
 from juncture.errors import Cancelled, InvalidUpdateError
 from juncture.persistence.format import config_of
 from juncture.persistence.threads import ThreadLog
+from juncture.types import Status
 
 if TYPE_CHECKING:
     from juncture.drivers.calls import CallFuture
     from juncture.drivers.context import TaskContext
 
+_CONTENTS: Final = {
+    "after": "update",
+    "error": "error",
+    "interrupt": "interrupts",
+    "checkpoint": "checkpoint_id",
+}
+"""Where an event of each kind keeps what it is about."""
 BUFFERED_PARTS: Final = 1024
 """How many parts may wait for their consumer before whoever makes more has to wait."""
 
@@ -148,6 +157,7 @@ class Driver(ABC):
                 shared_keys=node.shared_keys,
                 returns=True,
                 seen=request.seen,
+                observed=request.observed,
                 owner=task.id if tables.remembers and saving else "",
                 memory=program.loop.state.memory.get(node.name),
             ),
@@ -413,6 +423,33 @@ class Driver(ABC):
     @abstractmethod
     async def wait_for_room(self) -> None:
         """Waits while too many parts wait for their consumer."""
+
+    def telling(self, program: Program, effect: Tell) -> Coroutine[Any, Any, None] | None:
+        """Tells whoever listens; what has to be awaited before the run goes on, if anything."""
+        observer, task = self.shared.observer, effect.task
+        if observer is None:
+            return None
+        event = observer.event(
+            effect.kind,
+            namespace=program.namespace,
+            node=effect.node if task is None else task.node.name,
+            task_id=None if task is None else task.id,
+            step=effect.step,
+            attempt=1 if task is None else task.attempt,
+            values=effect.values,
+        )
+        name = _CONTENTS.get(effect.kind)
+        if name is not None:
+            setattr(event, name, effect.content)
+        return observer.tell(event)
+
+    def endings(self, observer: Observer, status: Status, error: BaseException | None) -> list[Any]:
+        """The events that say that the run has ended, and how."""
+        loop = self.root.loop
+        event = observer.event("complete", step=loop.state.step, values=dict(loop.state.values))
+        event.status, event.error, event.steps = status, error, loop.taken
+        event.interrupts = tuple(loop.asked if self.ending is None else self.ending.questions)
+        return observer.complete(event)
 
     def attend(self, program: Program, effect: Cancel | Reply | Warn) -> None:
         """Does what a program asks for that needs no answer."""

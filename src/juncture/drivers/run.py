@@ -6,9 +6,9 @@ which knows its parent and the parent's task that it is the body of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from juncture.drivers.slots import Slots
 from juncture.engine.begin import Request
@@ -50,6 +50,28 @@ class Shared:
     base: int = 0
     """How many levels of a namespace belong to the calls that this one is nested in, and aren't shown."""
     answers: dict[str, Any] = field(default_factory=dict[str, Any])
+    observer: Observer | None = None
+    """Who listens to it, if anybody."""
+
+
+class Observer(Protocol):
+    """Whoever listens to a run; `juncture.observe.Listeners`."""
+
+    def event(self, kind: Any, **fields: Any) -> Any:
+        """An event of the run."""
+        ...
+
+    def tell(self, event: Any) -> Coroutine[Any, Any, None] | None:
+        """Tells of it; what has to be awaited before the run goes on, if anything."""
+        ...
+
+    def complete(self, event: Any) -> list[Any]:
+        """The events that end the run."""
+        ...
+
+    def enter(self, namespace: tuple[str, ...], task_id: str) -> None:
+        """Tells that a node's code begins in this very context."""
+        ...
 
 
 class Program:

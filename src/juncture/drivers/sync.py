@@ -37,6 +37,7 @@ from juncture.engine.effects import (
     SaveWrites,
     Start,
     Stopped,
+    Tell,
     Wait,
 )
 from juncture.engine.state import Saved
@@ -196,7 +197,7 @@ class SyncDriver(Driver):
                 self._waits = False
         return inbox.get()
 
-    def _advance(self, program: Program, reply: Any) -> None:  # noqa: C901 - one arm for every effect
+    def _advance(self, program: Program, reply: Any) -> None:  # noqa: C901, PLR0915 - one arm for every effect
         """Runs a program until it waits, ends, or has something to show."""
         send = program.gen.send
         while True:
@@ -241,6 +242,10 @@ class SyncDriver(Driver):
                     self.due.append((program, effect.task))
             elif kind is Save:
                 reply = self.save(program, program.log, effect)
+            elif kind is Tell:
+                waiting = self.telling(program, effect)
+                if waiting is not None:
+                    self.wait_for_coroutine(waiting)
             elif kind is SaveWrites or kind is Load:
                 reply = self._ask_log(program, effect)
             else:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from juncture.engine import streaming
 from juncture.engine.commit import apply, log_own, merge
 from juncture.engine.edit import edit
-from juncture.engine.effects import Done, Failed, Load, Outcome, Program, Run, SaveWrites, Warn
+from juncture.engine.effects import Done, Failed, Load, Outcome, Program, Run, SaveWrites, Tell, Warn
 from juncture.engine.interrupts import listed, match, open_questions, pauses_after
 from juncture.engine.plan import advance, unfinished
 from juncture.engine.state import Saved, State, TaskRecord
@@ -74,6 +74,8 @@ class Request:
     returns: bool = False
     """It is nested and its parent wants to know what it wrote."""
 
+    observed: bool = False
+    """Somebody listens to what happens in it."""
     seen: set[str] = field(default_factory=set[str])
     """The ids of messages that ``messages`` has shown, or that were there before; shared by all graphs of a call."""
 
@@ -92,7 +94,7 @@ class Request:
         self.origin = self.origin or self.thread_id or ""
         self.shows_values = "values" in modes
         self.shows_updates = "updates" in modes
-        self.shows_tasks = "tasks" in modes or "debug" in modes
+        self.shows_tasks = self.observed or "tasks" in modes or "debug" in modes
         self.watches = self.saving or self.shows_values or self.returns or bool(self.after)
         self.shows_messages = "messages" in modes
         self.shows_checkpoints = "checkpoints" in modes or "debug" in modes
@@ -121,6 +123,9 @@ def begin(loop: Loop) -> Program:
         yield from _take_command(loop, saved)
     else:
         yield from _go_on(loop, saved)
+    if request.observed and not request.namespace:
+        kind = "start" if request.kind == "input" or saved is None else "resume"
+        yield Tell(kind, dict(loop.state.values), loop.state.step)
     if request.shows_values and shown and not (request.kind == "nested" and not _visits(request, saved)):
         yield loop.values_part()
     if request.shows_messages:

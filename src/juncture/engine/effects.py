@@ -99,6 +99,20 @@ class Warn:
 
 
 @dataclass(slots=True)
+class Tell:
+    """Tell whoever listens to the run what happens. -> None."""
+
+    kind: Literal["start", "resume", "before", "after", "error", "interrupt", "checkpoint"]
+    values: dict[str, Any]
+    """The state that goes with it; not copied, and never changed afterwards."""
+    step: int
+    task: Task | None = None
+    node: str | None = None
+    content: Any = None
+    """Of ``after`` the update, of ``error`` the exception, of ``interrupt`` the questions, of ``checkpoint`` its id."""
+
+
+@dataclass(slots=True)
 class Reply:
     """Give a body the outcome of the call that it made. -> None."""
 
@@ -219,7 +233,7 @@ class Called:
     """The driver's: where the outcome goes."""
 
 
-Effect: TypeAlias = Load | Save | SaveWrites | Start | Run | Cancel | Wait | Emit | Warn | Reply
+Effect: TypeAlias = Load | Save | SaveWrites | Start | Run | Cancel | Wait | Emit | Tell | Warn | Reply
 Event: TypeAlias = Outcome | Called
 
 

@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Literal
 
 from juncture.engine import streaming
 from juncture.engine.commit import apply, log_own, merge
-from juncture.engine.effects import Done, Emit, Ending, Escaped, Failed, Paused, Program, SaveWrites, Warn
+from juncture.engine.effects import (
+    Done,
+    Emit,
+    Ending,
+    Escaped,
+    Failed,
+    Paused,
+    Program,
+    SaveWrites,
+    Tell,
+    Warn,
+)
 from juncture.engine.interrupts import static_question
 from juncture.engine.state import TaskRecord
 from juncture.engine.tables import ENTRY
@@ -44,6 +55,10 @@ def pause(loop: Loop, questions: list[Interrupt], *, saved: bool = False) -> Pro
     """Ends the run with open questions."""
     if loop.request.saving and not saved:
         yield SaveWrites([*loop.unsaved, *question_records("", questions, "paused")])
+    if loop.request.observed:
+        for question in questions:
+            values, step = dict(loop.state.values), loop.state.step + (question.when == "before")
+            yield Tell("interrupt", values, step, node=question.node, content=(question,))
     yield from _show_pause(loop, questions)
     loop.ending = Ending("interrupted", loop.state, questions)
 

@@ -40,6 +40,7 @@ from juncture.engine.effects import (
     SaveWrites,
     Start,
     Stopped,
+    Tell,
     Wait,
     Warn,
 )
@@ -263,6 +264,10 @@ class Loop:
     def _show_starts(self) -> Program:
         for task in self.tasks:
             if self.outcomes[task.place] is None:
+                if self.request.observed:
+                    yield Tell("before", dict(self.state.values), task.step, task)
+                if not self.request.modes:
+                    continue
                 try:
                     given = input_of(task, self.state.flat)
                 except Exception:  # noqa: BLE001 - the task itself will fail with it
@@ -275,6 +280,12 @@ class Loop:
             yield Emit("tasks", payload, step, name, place)
         if "debug" in self.request.modes:
             yield Emit("debug", (kind, payload), step, name, place)  # the driver adds the time
+
+    def _show_end(self, outcome: Outcome) -> Program:
+        if self.request.observed:
+            yield streaming.told_end(self.tables, self.state, outcome)
+        if self.request.modes:
+            yield from self._show_task("task_result", streaming.result_payload(outcome), outcome.task)
 
     def _heard_done(self, done: Done) -> Program:
         """Saves and shows what a task did, unless the step's checkpoint is about to say it."""
@@ -291,7 +302,7 @@ class Loop:
             for data in streaming.finished_messages(request, done, strict=self.tables.strict):
                 yield Emit("messages", data, done.task.step, done.task.node.name, done.task.place)
         if request.shows_tasks:
-            yield from self._show_task("task_result", streaming.result_payload(done), done.task)
+            yield from self._show_end(done)
 
     def _update_part(self, done: Done) -> Emit:
         task = done.task
@@ -353,7 +364,7 @@ class Loop:
         elif isinstance(event, Failed):
             self.unsaved.append(TaskRecord(task.id, "failed", "", described(event.error)))
         if self.request.shows_tasks:
-            yield from self._show_task("task_result", streaming.result_payload(event), task)
+            yield from self._show_end(event)
         if isinstance(event, (Failed, Escaped)) and self.running and not self.stopping:
             self.stopping = True
             yield Cancel()
@@ -445,6 +456,8 @@ class Loop:
         """Saves the state as the newest checkpoint, and shows it."""
         before = self.head
         self.head = yield Save(self.state, source)
+        if self.request.observed:
+            yield Tell("checkpoint", dict(self.state.values), self.state.step, content=self.head)
         if self.request.shows_checkpoints:
             shown = streaming.checkpoint_payload(self.tables, self.state, source, self.head, before)
             if "checkpoints" in self.request.modes:

@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from juncture.engine.chunks import DiscardedChunks, message_id, messages_in
-from juncture.engine.effects import Done, Emit, Failed, Outcome, Paused, Write
+from juncture.engine.commit import view
+from juncture.engine.effects import Done, Emit, Failed, Outcome, Paused, Stopped, Tell, Write
 from juncture.engine.plan import upcoming
 from juncture.engine.state import State
 from juncture.engine.tables import Tables
 from juncture.engine.task import Task
 from juncture.engine.values import copied, copied_value, copied_values
-from juncture.errors import described
+from juncture.errors import Cancelled, described
 from juncture.types import ROOT, Interrupt, Overwrite
 
 if TYPE_CHECKING:
@@ -120,6 +121,24 @@ def checkpoint_payload(
     }
 
 
+def told_end(tables: Tables, state: State, outcome: Outcome) -> Tell:
+    """What listeners are told of a task that ended: with its own writes applied, where they can be."""
+    task = outcome.task
+    if isinstance(outcome, Paused):
+        return Tell("interrupt", dict(state.values), task.step, task, content=tuple(outcome.questions))
+    if isinstance(outcome, Failed):
+        return Tell("error", dict(state.values), task.step, task, content=outcome.error)
+    if isinstance(outcome, Stopped):
+        error = Cancelled(f"node {task.node.name!r} was stopped")
+        return Tell("error", dict(state.values), task.step, task, content=error)
+    writes = outcome.writes
+    try:
+        values, _ = view(tables, state, task.node.name, writes)
+    except Exception:  # noqa: BLE001 - the step itself will fail with it
+        values = dict(state.values)
+    return Tell("after", values, task.step, task, content=updates_payload(writes, None))
+
+
 def triggers_of(task: Task) -> tuple[str, ...]:
     """What made a task due, in LangGraph's words."""
     return ("__pregel_push",) if task.send >= 0 else (f"branch:to:{task.node.name}",)
@@ -162,6 +181,7 @@ __all__ = [
     "result_payload",
     "shown_values",
     "task_payload",
+    "told_end",
     "triggers_of",
     "updates_payload",
     "values_payload",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from juncture.engine.edit import MEMORY
 from juncture.engine.tables import Tables
 from juncture.errors import ConfigError
-from juncture.graph.calls import Call, RunOptions
+from juncture.graph.calls import Call
 from juncture.graph.operations import (
     History,
     Place,
@@ -24,6 +24,7 @@ from juncture.graph.operations import (
     named,
     place_of,
 )
+from juncture.graph.options import RunOptions
 from juncture.persistence import upkeep
 from juncture.persistence.asking import aperformed, performed
 from juncture.persistence.format import config_of

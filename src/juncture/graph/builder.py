@@ -17,6 +17,7 @@ from juncture.graph.check_findings import Report, read_silence
 from juncture.graph.inject import name_of, return_hint
 from juncture.graph.overall_state import strategies_by_key
 from juncture.graph.schema import Schema, read_schema, refuse_managed
+from juncture.observe.listeners import Event, Listener, OnListenerError
 from juncture.types import END, START, Command, ContextT, InputT, OutputT, RetryPolicy, StateT
 
 if TYPE_CHECKING:
@@ -456,6 +457,8 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         debug: bool = False,
         name: str | None = None,
         durability: Literal["sync", "async", "exit"] = "sync",
+        listeners: Sequence[Listener | Callable[[Event], Any]] = (),
+        on_listener_error: OnListenerError = "warn",
     ) -> CompiledGraph[StateT, ContextT, InputT, OutputT]:
         """The graph, checked and ready to run.
 
@@ -470,6 +473,10 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                 was changed in place.
             name: The graph's name, and its node's when it is added to another.
             durability: When steps are durable, unless a call says otherwise; see `RunOptions`.
+            listeners: Objects of subclasses of `Listener`, or functions of an `Event`: told what happens in every run. As a
+                nested graph, its runs are told to the listeners of the graph around it.
+            on_listener_error: What a listener's exception means: ``"warn"`` in the log, ``"ignore"``, or ``"raise"``, which
+                ends the run.
 
         Warns:
             GraphCheckWarning: It can be run, and has a fault that is certain; see `check`. Not with ``strict=False``.
@@ -487,6 +494,8 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             debug=debug,
             name=name,
             durability=durability,
+            listeners=listeners,
+            on_listener_error=on_listener_error,
         )
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass, replace
-from itertools import count
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar, cast
+from dataclasses import is_dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from juncture.drivers.base import Driver
 from juncture.drivers.context import CURRENT, TaskContext
@@ -23,9 +21,12 @@ from juncture.engine.streaming import values_payload
 from juncture.engine.tables import Tables
 from juncture.engine.values import admitted
 from juncture.errors import ConfigError, EmptyInputError, InvalidUpdateError, ParentCommand, Pause
-from juncture.graph.config import read_config, read_modes
+from juncture.graph.config import read_config
+from juncture.graph.listening import atell_end, observer_of, tell_end
 from juncture.graph.operations import nested_node
+from juncture.graph.options import Names, chosen
 from juncture.graph.validate import check_interrupts
+from juncture.observe.listeners import Event, Listener
 from juncture.persistence.threads import Durability, OnBusy, ThreadLog
 from juncture.types import (
     MISSING,
@@ -33,13 +34,10 @@ from juncture.types import (
     START,
     CheckpointRef,
     Command,
-    ContextT,
     Interrupt,
     RunResult,
     StateUpdate,
     Status,
-    StreamMode,
-    StreamPart,
 )
 
 if TYPE_CHECKING:
@@ -47,59 +45,6 @@ if TYPE_CHECKING:
     from juncture.graph.compiled import CompiledGraph
     from juncture.persistence.leases import Held
     from juncture.savers.base import Saver
-
-Names: TypeAlias = Sequence[str] | Literal["*"]
-_C = TypeVar("_C")
-_CHOICES: Final = {"durability": ("sync", "async", "exit"), "on_busy": ("raise", "wait")}
-
-
-class RunOptions(TypedDict, Generic[ContextT], total=False):
-    """What a call of a compiled graph takes besides its input and config."""
-
-    context: ContextT | Mapping[str, Any] | None
-    """What nodes get as ``runtime.context``; a mapping becomes the graph's context_schema. Never stored."""
-    thread_id: str | None
-    """The thread, instead of in the config. Needed with a saver."""
-    interrupt_before: Names | None
-    """Nodes to pause before, instead of those given at compile."""
-    interrupt_after: Names | None
-    """Nodes to pause after, instead of those given at compile."""
-    durability: Durability | None
-    """When a step is durable: ``"sync"`` (the default) before the next one starts; ``"async"`` in order, while the next
-    ones run; ``"exit"`` when the run ends, however it does, and not if its process is killed."""
-    on_busy: OnBusy
-    """While another run has the thread: ``"raise"`` (the default) `ThreadBusyError`, or ``"wait"``."""
-
-
-@dataclass(slots=True)
-class Shape:
-    """How the items of a stream look."""
-
-    stream_mode: StreamMode | Sequence[StreamMode]
-    subgraphs: bool
-    version: Literal["v1", "parts"]
-    modes: tuple[StreamMode, ...] = field(init=False)
-    labelled: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        if self.version not in ("v1", "parts"):
-            raise ConfigError(f'version is "v1" or "parts", got {self.version!r}')
-        self.modes = read_modes(self.stream_mode)
-        self.labelled = isinstance(self.stream_mode, list)
-
-
-def shaper(shape: Shape) -> Callable[[Part], Any]:
-    """What makes an item of a part, as the caller wants it."""
-    if shape.version == "parts":
-        numbers = count()
-        return lambda part: StreamPart(next(numbers), *part)
-    if shape.labelled:
-        if shape.subgraphs:
-            return lambda part: (part[0], part[1], part[3])
-        return lambda part: (part[1], part[3])
-    if shape.subgraphs:
-        return lambda part: (part[0], part[3])
-    return itemgetter(3)
 
 
 class Call:
@@ -118,6 +63,7 @@ class Call:
         interrupt_after: Names | None = None,
         durability: Durability | None = None,
         on_busy: OnBusy = "raise",
+        listeners: Sequence[Listener | Callable[[Event], Any]] = (),
         supersteps: Sequence[Sequence[StateUpdate]] | None = None,
         namespace: tuple[str, ...] = (),
         held: Held | None = None,
@@ -166,6 +112,9 @@ class Call:
         self.before = self._pauses(interrupt_before, graph.tables.interrupt_before)
         self.after = self._pauses(interrupt_after, graph.tables.interrupt_after)
         self.given = given
+        self.observer = None if supersteps is not None else observer_of(self, listeners)
+        self.watched = self.observer is not None and not (self.outer is not None and self.nested)
+        """Somebody listens to this run, and it isn't part of another."""
 
     # ---- what was given
 
@@ -280,6 +229,7 @@ class Call:
             after=self.after,
             owner=self.owner,
             memory="",
+            observed=self.observer is not None,
             seen=self.outer.program.loop.request.seen if self.outer is not None and self.nested else set(),
         )
 
@@ -400,6 +350,7 @@ class Call:
             base=outer.program.shared.base if relays and outer is not None else len(self.namespace),
             level=outer.program.shared.level + 1 if outer is not None else 0,
             answers=outer.program.driver.answers_for(outer.task) if outer is not None and self.nested else {},
+            observer=self.observer,
         )
 
     def sync_driver(self, modes: Collection[str], *, subgraphs: bool = False) -> SyncDriver:
@@ -434,8 +385,9 @@ class Call:
                 if send is not None:
                     send(part)
         except BaseException as error:
-            self.explain(error, driver)
+            self.failed(error, driver)
             raise
+        self.completed(driver)
         return self.result(driver)
 
     async def arun(self) -> Any:
@@ -450,8 +402,9 @@ class Call:
                 async for part in driver.drive():
                     send(part)
         except BaseException as error:
-            self.explain(error, driver)
+            await self.afailed(error, driver)
             raise
+        await self.acompleted(driver)
         return self.result(driver)
 
     def edit(self) -> str | None:
@@ -476,6 +429,28 @@ class Call:
         return driver.root.loop.head
 
     # ---- how it ended
+
+    def failed(self, error: BaseException, driver: Driver) -> None:
+        """Says on the exception where it comes from, and tells whoever listens."""
+        self.explain(error, driver)
+        if self.watched:
+            tell_end(driver, _status_of(error), error)
+
+    async def afailed(self, error: BaseException, driver: Driver) -> None:
+        """As `failed`."""
+        self.explain(error, driver)
+        if self.watched:
+            await atell_end(driver, _status_of(error), error)
+
+    def completed(self, driver: Driver) -> None:
+        """Tells whoever listens that the run has ended."""
+        if self.watched and driver.ending is not None:
+            tell_end(driver, driver.ending.status, None)
+
+    async def acompleted(self, driver: Driver) -> None:
+        """As `completed`."""
+        if self.watched and driver.ending is not None:
+            await atell_end(driver, driver.ending.status, None)
 
     def explain(self, error: BaseException, driver: Driver) -> None:
         """Puts the place and the result so far on whatever ended the run by an exception."""
@@ -535,17 +510,6 @@ class Call:
             checkpoint=checkpoint,
             abandoned=len(driver.abandoned),
         )
-
-
-def chosen(name: str, value: _C) -> _C:
-    """The value of an option, which must be one of its choices.
-
-    Raises:
-        ConfigError: It isn't.
-    """
-    if value not in _CHOICES[name]:
-        raise ConfigError(f"{name} is {' or '.join(map(repr, _CHOICES[name]))}, got {value!r}")
-    return value
 
 
 def _status_of(error: BaseException) -> Status:

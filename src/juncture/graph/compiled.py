@@ -6,7 +6,7 @@ consumer; everything before and after the driving is shared (`calls`).
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
@@ -15,9 +15,11 @@ from juncture.engine.tables import Tables
 from juncture.errors import ConfigError, GraphBuildError
 from juncture.graph.access import ThreadAccess, subgraphs_of
 from juncture.graph.assemble import assemble
-from juncture.graph.calls import Call, Names, RunOptions, Shape, chosen, shaper
+from juncture.graph.calls import Call
+from juncture.graph.options import Names, RunOptions, Shape, chosen, shaper
 from juncture.graph.overall_state import OverAllState, check_input
 from juncture.graph.validate import validate
+from juncture.observe.listeners import Event, Listener, OnListenerError, read_listeners, read_on_error
 from juncture.persistence.codec import Codec
 from juncture.persistence.registry import DEFAULT, Registry
 from juncture.persistence.threads import Durability
@@ -50,12 +52,16 @@ class CompiledGraph(ThreadAccess, Generic[StateT, ContextT, InputT, OutputT]):
         debug: bool = False,
         name: str | None = None,
         durability: Durability = "sync",
+        listeners: Sequence[Listener | Callable[[Event], Any]] = (),
+        on_listener_error: OnListenerError = "warn",
     ) -> None:
         """See `StateGraph.compile`."""
         validate(builder, interrupt_before, interrupt_after)
         self.builder = builder
         self.name = name or "graph"
         self.durability: Durability = chosen("durability", durability)
+        self.listeners = read_listeners(listeners)
+        self.on_listener_error: OnListenerError = read_on_error(on_listener_error)
         self.checkpointer, self._owns_saver = _open(checkpointer)
         if (interrupt_before or interrupt_after) and builder.strict and checkpointer is False:
             raise GraphBuildError(
@@ -273,8 +279,9 @@ class CompiledGraph(ThreadAccess, Generic[StateT, ContextT, InputT, OutputT]):
                 for part in parts:
                     yield shaped(part)
         except BaseException as error:
-            call.explain(error, driver)
+            call.failed(error, driver)
             raise
+        call.completed(driver)
         call.ended(driver)
 
     async def _astream(self, call: Call, shape: Shape) -> AsyncGenerator[Any, None]:
@@ -285,8 +292,9 @@ class CompiledGraph(ThreadAccess, Generic[StateT, ContextT, InputT, OutputT]):
                 async for part in parts:
                     yield shaped(part)
         except BaseException as error:
-            call.explain(error, driver)
+            await call.afailed(error, driver)
             raise
+        await call.acompleted(driver)
         call.ended(driver)
 
     def batch(

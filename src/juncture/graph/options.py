@@ -1,0 +1,85 @@
+"""What a call of a compiled graph takes besides its input and config, and how the items of its stream look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from operator import itemgetter
+from typing import Any, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar
+
+from juncture.drivers.run import Part
+from juncture.errors import ConfigError
+from juncture.graph.config import read_modes
+from juncture.observe.listeners import Event, Listener
+from juncture.persistence.threads import Durability, OnBusy
+from juncture.types import ContextT, StreamMode, StreamPart
+
+Names: TypeAlias = Sequence[str] | Literal["*"]
+_C = TypeVar("_C")
+_CHOICES: Final = {"durability": ("sync", "async", "exit"), "on_busy": ("raise", "wait")}
+
+
+class RunOptions(TypedDict, Generic[ContextT], total=False):
+    """What a call of a compiled graph takes besides its input and config."""
+
+    context: ContextT | Mapping[str, Any] | None
+    """What nodes get as ``runtime.context``; a mapping becomes the graph's context_schema. Never stored."""
+    thread_id: str | None
+    """The thread, instead of in the config. Needed with a saver."""
+    interrupt_before: Names | None
+    """Nodes to pause before, instead of those given at compile."""
+    interrupt_after: Names | None
+    """Nodes to pause after, instead of those given at compile."""
+    durability: Durability | None
+    """When a step is durable: ``"sync"`` (the default) before the next one starts; ``"async"`` in order, while the next
+    ones run; ``"exit"`` when the run ends, however it does, and not if its process is killed."""
+    listeners: Sequence[Listener | Callable[[Event], Any]]
+    """Told what happens in this run, after those given at compile; see `juncture.Listener`."""
+    on_busy: OnBusy
+    """While another run has the thread: ``"raise"`` (the default) `ThreadBusyError`, or ``"wait"``."""
+
+
+@dataclass(slots=True)
+class Shape:
+    """How the items of a stream look."""
+
+    stream_mode: StreamMode | Sequence[StreamMode]
+    subgraphs: bool
+    version: Literal["v1", "parts"]
+    modes: tuple[StreamMode, ...] = field(init=False)
+    labelled: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.version not in ("v1", "parts"):
+            raise ConfigError(f'version is "v1" or "parts", got {self.version!r}')
+        self.modes = read_modes(self.stream_mode)
+        self.labelled = isinstance(self.stream_mode, list)
+
+
+def shaper(shape: Shape) -> Callable[[Part], Any]:
+    """What makes an item of a part, as the caller wants it."""
+    if shape.version == "parts":
+        numbers = count()
+        return lambda part: StreamPart(next(numbers), *part)
+    if shape.labelled:
+        if shape.subgraphs:
+            return lambda part: (part[0], part[1], part[3])
+        return lambda part: (part[1], part[3])
+    if shape.subgraphs:
+        return lambda part: (part[0], part[3])
+    return itemgetter(3)
+
+
+def chosen(name: str, value: _C) -> _C:
+    """The value of an option, which must be one of its choices.
+
+    Raises:
+        ConfigError: It isn't.
+    """
+    if value not in _CHOICES[name]:
+        raise ConfigError(f"{name} is {' or '.join(map(repr, _CHOICES[name]))}, got {value!r}")
+    return value
+
+
+__all__ = ["Names", "RunOptions", "Shape", "chosen", "shaper"]
