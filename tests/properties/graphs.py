@@ -12,7 +12,7 @@ from __future__ import annotations
 import operator
 import warnings
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, TypedDict
 
@@ -263,6 +263,8 @@ class Library:
     removal: Any = None
     colours: tuple[str, ...] = ("sync", "async")
     """The colours of node that its graphs may have; others become the first."""
+    strict: bool = False
+    """It refuses a node that declares destinations and has edges."""
     reducers: Mapping[str, Callable[[Any, Any], Any]] = field(default_factory=lambda: REDUCERS)
 
 
@@ -276,7 +278,7 @@ def juncture(*, strict: bool = True) -> Library:
             schema, strict=strict, silence=tuple(CODES)
         )  # random graphs have every fault there is
 
-    return Library(graph, j.Send, j.Command, j.Overwrite, j.MARK_FOR_REMOVAL)
+    return Library(graph, j.Send, j.Command, j.Overwrite, j.MARK_FOR_REMOVAL, strict=strict)
 
 
 def langgraph(colour: str = "sync") -> Library:
@@ -287,7 +289,9 @@ def langgraph(colour: str = "sync") -> Library:
     from langgraph.graph import StateGraph
     from langgraph.types import Command, Overwrite, Send
 
-    return Library(StateGraph, Send, Command, Overwrite, None, (colour,), {**REDUCERS, "max": _larger})
+    return Library(
+        StateGraph, Send, Command, Overwrite, None, (colour,), reducers={**REDUCERS, "max": _larger}
+    )
 
 
 def _larger(old: int, new: int) -> int:
@@ -318,10 +322,25 @@ class Recorder(Probe):
         self.ran.append((path, node.name, digest(view)))
 
 
+def named(targets: Iterable[Target], graph: Graph) -> list[str]:
+    """The nodes and `END` among targets, sorted; what doesn't exist is left out."""
+    names = {target.node if isinstance(target, Packet) else target for target in targets}
+    return sorted(names & {*(node.name for node in graph.nodes), END})
+
+
 def build(
-    graph: Graph, library: Library, *, probe: Probe | None = None, path: tuple[str, ...] = (), **options: Any
+    graph: Graph,
+    library: Library,
+    *,
+    probe: Probe | None = None,
+    path: tuple[str, ...] = (),
+    declared: bool = False,
+    **options: Any,
 ) -> Any:
-    """The compiled graph of a description; `options` go to ``compile``."""
+    """The compiled graph of a description; `options` go to ``compile``.
+
+    With `declared`, routers have a path_map and nodes their destinations, as far as there is something to declare.
+    """
     probe = probe or Probe()
     schema = {
         key: Annotated[TYPES[kind], library.reducers[kind]] if kind in REDUCERS else TYPES[kind]
@@ -330,17 +349,22 @@ def build(
     builder = library.state_graph(TypedDict("State", schema, total=False))  # type: ignore[operator] # the merge of a description is any function
     for node in graph.nodes:
         if node.inner is not None:
-            action = build(node.inner, library, probe=probe, path=(*path, node.name))
+            action = build(node.inner, library, probe=probe, path=(*path, node.name), declared=declared)
         else:
             action = _action(node, graph.keys, library, probe, path)
-        builder.add_node(node.name, action, defer=node.defer)
+        more = {}
+        single = node.name not in graph.sources() or not library.strict
+        if declared and node.form in {"command", "pairs"} and single:
+            more = {"destinations": tuple(named(node.goto, graph))}
+        builder.add_node(node.name, action, defer=node.defer, **more)
     for source, target in graph.edges:
         builder.add_edge(source, target)
     for join in graph.joins:
         more = {} if join.policy == "all" else {"join": join.policy}
         builder.add_edge(list(join.sources), join.target, **more)
     for number, router in enumerate(graph.routers):
-        builder.add_conditional_edges(router.source, _path(router, number, library))
+        targets = named((target for row in router.table for target in row), graph) if declared else []
+        builder.add_conditional_edges(router.source, _path(router, number, library), targets or None)
     with warnings.catch_warnings():  # a checker may warn of what is drawn here on purpose
         warnings.simplefilter("ignore")
         return builder.compile(**options)

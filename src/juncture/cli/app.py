@@ -10,6 +10,7 @@ import typer
 from juncture.cli.check import check
 from juncture.cli.delete import delete
 from juncture.cli.diff import diff
+from juncture.cli.draw import draw
 from juncture.cli.fork import fork
 from juncture.cli.history import history
 from juncture.cli.prune import prune
@@ -25,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # what goes wrong is `reporting`'s
     rich_markup_mode=None,  # help and usage errors are plain text, the same in a pipe
 )
-for command in (run, resume, check, threads, history, show, diff, fork, prune, delete, recover):
+for command in (run, resume, check, draw, threads, history, show, diff, fork, prune, delete, recover):
     app.command()(command)
 
 
@@ -42,4 +43,4 @@ def juncture(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Run and check graphs, and look after their threads."""
+    """Run, check and draw graphs, and look after their threads."""

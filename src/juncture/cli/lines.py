@@ -42,6 +42,10 @@ class Output:
         encoding = self._stream.encoding or "utf-8"
         return self._write(f"{visible(text)}\n".encode(encoding, "backslashreplace"))
 
+    def content(self, content: bytes) -> bool:
+        """Writes what is no line of text, such as an image; as `line`."""
+        return self._write(content)
+
     def _write(self, line: bytes) -> bool:
         if self.lost is not None:
             return False

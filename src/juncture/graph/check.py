@@ -16,10 +16,10 @@ from juncture.graph.assemble import assemble
 from juncture.graph.check_findings import Finding, Report
 from juncture.graph.check_hints import closed_loops, dead_ends, sent_collisions, side_by_side
 from juncture.graph.check_keys import collisions, unknown_keys, unused_keys
-from juncture.graph.check_outline import Outline, Reader, outline
 from juncture.graph.check_routes import routes
 from juncture.graph.check_structure import loops, structure, stuck_joins, unequal, unreachable
 from juncture.graph.compiled import CompiledGraph
+from juncture.graph.outline import Outline, Reader, outline
 from juncture.graph.validate import faults
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What a function may call, as far as its names tell: whether it can ask a question, and which graphs it runs.
+"""What a function may call, as far as its names tell: whether it can ask a question or route, and which graphs it runs.
 
 Names in the code are looked up in globals, closures, defaults, modules, classes and the object that a method is bound to,
 also in containers, and the functions found there are followed in the same way. This is used only to stay silent (who
@@ -21,6 +21,7 @@ from juncture.drivers.context import interrupt
 from juncture.graph.builder import StateGraph
 from juncture.graph.check_source import UNRESOLVED, Function, function_of, nested, texts_of
 from juncture.graph.compiled import CompiledGraph
+from juncture.types import Command, Send
 
 Graph: TypeAlias = CompiledGraph[Any, Any, Any, Any] | StateGraph[Any, Any, Any, Any]
 
@@ -30,6 +31,8 @@ _NEAR: Final = 3
 """How many attributes, one of the other, or containers, one in the other, are looked into."""
 _ENDING: Final = frozenset({"interrupt", "request_drain", "PARENT"})
 """Names of what ends or pauses a run from inside, or leaves the graph (``Command.PARENT``)."""
+_ROUTING: Final = frozenset({"Command", "Send"})
+"""Names of what a function that routes by itself makes."""
 _DYNAMIC: Final = frozenset(
     {"context", "eval", "exec", "getattr", "globals", "import_module", "locals", "vars", "__import__"}
 )
@@ -49,6 +52,14 @@ def may_ask(action: Any) -> bool:
         if isinstance(met, (CompiledGraph, StateGraph)) and may_ask(met):
             return True
     return False
+
+
+def may_route(action: Any) -> bool:
+    """Whether a node's action may return a `Command` or a `Send`, which itself or something that it calls has made."""
+    return function_of(action) is None or any(
+        met is None or met is Command or met is Send or isinstance(met, (Command, Send))
+        for met in _met(action)
+    )
 
 
 def graphs_of(action: Any) -> list[CompiledGraph[Any, Any, Any, Any]]:
@@ -88,6 +99,8 @@ def _named(function: Function) -> Iterator[Any]:
     names = {name for code in codes for name in (*code.co_names, *code.co_freevars)}
     if not names.isdisjoint(_ENDING):  # imported inside the function, or attributes
         yield interrupt
+    if not names.isdisjoint(_ROUTING):
+        yield Command
     if not names.isdisjoint(_DYNAMIC) or "configurable" in texts_of(function.code):
         yield None
     objects = [value for name in sorted(names) if (value := function.resolve(name)) is not UNRESOLVED]
@@ -178,4 +191,4 @@ def _foreign(value: Any) -> bool:
     return top == _OURS or (top in sys.stdlib_module_names and top != "__main__")
 
 
-__all__ = ["actions_of", "graphs_of", "may_ask"]
+__all__ = ["actions_of", "graphs_of", "may_ask", "may_route"]

@@ -72,6 +72,10 @@ class Shown:
     """It may return that it leads nowhere: an empty list, or nothing."""
     up: bool = False
     """It may return a command for an enclosing graph."""
+    up_targets: set[str] = field(default_factory=set[str])
+    """Nodes of the enclosing graph that such commands name, sends included."""
+    up_anywhere: bool = False
+    """Where such a command leads is only known when it runs."""
     hidden: bool = False
     """It returns something that can't be followed, which may be anything: keys, commands, names."""
 
@@ -183,6 +187,7 @@ class _Reading:
     def _opaque(self) -> None:
         shown = self.shown
         shown.hidden = shown.writes_rest = shown.anywhere = shown.several = shown.nowhere = shown.up = True
+        shown.up_anywhere = True
 
     def _returns(self) -> None:
         if self.function.code.co_flags & (CO_GENERATOR | CO_ASYNC_GENERATOR):
@@ -404,7 +409,7 @@ class _Reading:
             self._opaque()
             return
         if graph is not None and not (isinstance(graph, ast.Constant) and graph.value is None):
-            self.shown.up = True
+            self._command_above(graph, given.get("goto"))
             return
         update, goto = given.get("update"), given.get("goto")
         if update is not None:
@@ -415,6 +420,18 @@ class _Reading:
                     self.shown.writes_rest = True
         if goto is not None:
             self._goto(goto)
+
+    def _command_above(self, graph: ast.expr, goto: ast.expr | None) -> None:
+        """A command for an enclosing graph; only of the nearest is it known that its nodes are meant."""
+        own, above = self.shown, Shown()
+        own.up = True
+        if goto is None:
+            return
+        self.shown = above
+        self._goto(goto)
+        self.shown = own
+        own.up_targets |= above.targets | above.sends
+        own.up_anywhere |= above.anywhere or self._constant(graph) != Command.PARENT
 
     def _is_dict(self, leaf: ast.Dict | ast.Call) -> bool:
         return isinstance(leaf, ast.Dict) or (self._called(leaf) is dict and not leaf.args)

@@ -14,8 +14,8 @@ from juncture.graph.check_calls import actions_of, may_ask
 from juncture.graph.check_findings import Finding
 from juncture.graph.check_keys import is_single
 from juncture.graph.check_loops import components, post_order
-from juncture.graph.check_outline import Outline, Reader, declared_targets
 from juncture.graph.check_structure import Structure, may_escape, names_of, place_of
+from juncture.graph.outline import Outline, Reader, declared_targets
 from juncture.types import END, START
 
 

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 
 from juncture.graph.builder import BranchSpec, NodeSpec
 from juncture.graph.check_findings import Finding
-from juncture.graph.check_outline import Outline, Reader, declared_targets
+from juncture.graph.outline import Outline, Reader, declared_targets
 from juncture.types import END, START
 
 

@@ -20,8 +20,8 @@ from juncture.graph.builder import JoinSpec, StateGraph
 from juncture.graph.check_calls import actions_of, graphs_of, may_ask
 from juncture.graph.check_findings import Finding, Severity
 from juncture.graph.check_loops import components
-from juncture.graph.check_outline import Outline, Reader, Ways, choices, ways_of
 from juncture.graph.compiled import CompiledGraph
+from juncture.graph.outline import Outline, Reader, Ways, choices, ways_of
 from juncture.types import END, START
 
 

@@ -16,6 +16,7 @@ from juncture.errors import ConfigError, GraphBuildError
 from juncture.graph.access import ThreadAccess, subgraphs_of
 from juncture.graph.assemble import assemble
 from juncture.graph.calls import Call
+from juncture.graph.drawing.face import Drawable
 from juncture.graph.options import Names, RunOptions, Shape, chosen, shaper
 from juncture.graph.overall_state import OverAllState, check_input
 from juncture.graph.validate import validate
@@ -32,14 +33,14 @@ if TYPE_CHECKING:
 
     from juncture.graph.builder import StateGraph
     from juncture.graph.check_findings import Report
-    from juncture.graph.check_outline import Outline
+    from juncture.graph.outline import Outline
     from juncture.graph.schema import Schema
     from juncture.savers.base import Saver
 
 Version = Literal["v1", "parts"]
 
 
-class CompiledGraph(ThreadAccess, Generic[StateT, ContextT, InputT, OutputT]):
+class CompiledGraph(ThreadAccess, Drawable, Generic[StateT, ContextT, InputT, OutputT]):
     """A graph ready to run, any number of times at once, from any thread and event loop."""
 
     def __init__(
@@ -81,7 +82,7 @@ class CompiledGraph(ThreadAccess, Generic[StateT, ContextT, InputT, OutputT]):
         self.tables.entry.updates_of = self._input_updates
         self.loops = Loops()
         self.codec = _codec(builder, self.tables)
-        self._outline = _checked(self, {*(interrupt_before or ()), *(interrupt_after or ())})
+        self.outline = _checked(self, {*(interrupt_before or ()), *(interrupt_after or ())})
 
     def _input_updates(self, given: Any, before: Any) -> Mapping[str, Any] | None:
         """An input that is an object of one of the graph's types, as an update."""
@@ -101,7 +102,7 @@ class CompiledGraph(ThreadAccess, Generic[StateT, ContextT, InputT, OutputT]):
         """What is wrong with the graph as it was compiled, or may be; see `StateGraph.check`."""
         from juncture.graph.check import every_finding
 
-        return every_finding(self._outline)
+        return every_finding(self.outline)
 
     # ---- running
 
@@ -392,7 +393,7 @@ class CompiledGraph(ThreadAccess, Generic[StateT, ContextT, InputT, OutputT]):
 def _checked(graph: CompiledGraph[Any, Any, Any, Any], pauses: set[str]) -> Outline:
     """The graph's shape, for `check`, after the warnings that it is worth."""
     from juncture.graph.check import warn_of
-    from juncture.graph.check_outline import outline
+    from juncture.graph.outline import outline
 
     shape = outline(graph.builder, graph.tables, pauses=pauses)
     if graph.builder.strict:

@@ -1,4 +1,4 @@
-"""The shape of a graph as the checker sees it: where each node leads.
+"""The shape of a graph as the checker and the pictures see it: where each node leads.
 
 An `Outline` is taken when a graph is compiled, and doesn't change with the builder afterwards. `Ways` tells what is
 declared, what a function's code shows, and what nobody can know before the graph runs. A declaration (edges, a
@@ -35,8 +35,8 @@ class Outline:
     """Without those that end at `END`, which wait for nothing."""
     joined: set[str]
     """Sources of any join."""
-    joined_end: bool
-    """Some join ends at `END`."""
+    joined_end: frozenset[str]
+    """Sources of joins that end at `END`."""
     nested: set[str]
     """Nodes that are graphs."""
     strict: bool
@@ -69,7 +69,7 @@ def outline(
         branches={source: list(branches.values()) for source, branches in graph.branches.items()},
         joins=[join for join in graph.joins if join.target != END],
         joined={source for join in graph.joins for source in join.sources},
-        joined_end=any(join.target == END for join in graph.joins),
+        joined_end=frozenset(s for join in graph.joins if join.target == END for s in join.sources),
         nested={
             name
             for name, spec in graph.nodes.items()
@@ -139,6 +139,20 @@ def ways_of(graph: Outline, name: str, reader: Reader) -> Ways:
     return ways
 
 
+def branch_ways(branch: BranchSpec, reader: Reader) -> Ways:
+    """Where one router leads."""
+    ways = Ways()
+    _add_branch(branch, reader, ways)
+    return ways
+
+
+def command_ways(graph: Outline, spec: NodeSpec, reader: Reader) -> Ways:
+    """Where a node's own commands lead."""
+    ways = Ways()
+    _add_commands(graph, spec, reader, ways)
+    return ways
+
+
 def _add_branch(branch: BranchSpec, reader: Reader, ways: Ways) -> None:
     if branch.default is not None:
         ways.targets.add(branch.default)
@@ -200,4 +214,5 @@ def choices(branch: BranchSpec, reader: Reader) -> frozenset[str] | None:
     return frozenset(branch.targets[name] for name in shown.targets)
 
 
-__all__ = ["Outline", "Reader", "Ways", "choices", "declared_targets", "is_one_name", "outline", "ways_of"]
+__all__ = ["Outline", "Reader", "Ways", "branch_ways", "choices", "command_ways", "declared_targets", "is_one_name",
+           "outline", "ways_of"]  # fmt: skip

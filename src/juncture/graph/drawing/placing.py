@@ -1,0 +1,236 @@
+"""Where everything stands in a picture: sizes of texts, then layers from top to bottom by the library `graphlay`.
+
+Open nested graphs are placed by themselves and are one box each in the graph around them, so that their inside stays the
+same wherever they are used. Loops are opened where a walk from the start first closes them, so that a run reads downwards.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+from juncture.graph.check_loops import post_order
+from juncture.graph.drawing.drawn import LABELS, DrawnEdge, DrawnGraph, DrawnNode, label_of, told
+
+Point: TypeAlias = tuple[float, float]
+
+
+class Metric(NamedTuple):
+    """How large things are, in the units of one format."""
+
+    advance: Mapping[str, float] | None
+    """Widths of characters as parts of their height; None where each has a cell."""
+    name: float
+    """The height of a name's text."""
+    small: float
+    """The height of a text beneath a name, or at an edge."""
+    padding: Point
+    """Between a node's text and its border."""
+    options: Mapping[str, Any]
+    """Distances, as the layout library names them."""
+    frame: tuple[float, float]
+    """Between a frame and its inside, and the height of its title."""
+    join: tuple[float, float, float]
+    """Of the place where a join waits: its least width, its width for each source, its height."""
+
+    def width(self, text: str, size: float) -> float:
+        """The width of a text."""
+        return sum(map(self._advance, text)) * (size if self.advance is not None else 1)
+
+    def _advance(self, character: str) -> float:
+        if unicodedata.combining(character):
+            return 0
+        wide = unicodedata.east_asian_width(character) in ("W", "F")
+        if self.advance is None:
+            return 2 if wide else 1
+        return 1 if wide else self.advance.get(character, 0.62)
+
+
+@dataclass(slots=True)
+class Box:
+    """A node and where it stands: its upper left corner, and its size."""
+
+    node: DrawnNode
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+@dataclass(slots=True)
+class Route:
+    """An edge and its way, from border to border, with the middle of its label."""
+
+    edge: DrawnEdge
+    ends: tuple[str, str]
+    """The ids of the boxes that it leads from and to: of an edge of a node inside a frame, the frame's."""
+    points: list[Point]
+    label: str | None
+    at: Point
+    size: Point
+
+
+@dataclass(slots=True)
+class Placed:
+    """A whole picture; nothing is left of or above the origin."""
+
+    width: float = 0
+    height: float = 0
+    boxes: list[Box] = field(default_factory=list[Box])
+    """Frames before what is in them."""
+    routes: list[Route] = field(default_factory=list[Route])
+
+    def include(self, other: Placed, x: float, y: float) -> None:
+        """Adds a picture, moved."""
+        for box in other.boxes:
+            self.boxes.append(Box(box.node, box.x + x, box.y + y, box.width, box.height))
+        for route in other.routes:
+            points = [(px + x, py + y) for px, py in route.points]
+            at = route.at[0] + x, route.at[1] + y
+            self.routes.append(Route(route.edge, route.ends, points, route.label, at, route.size))
+
+    def at_origin(self) -> Placed:
+        """The same with its upper left corner at the origin, and its size."""
+        spots = [(box.x, box.y) for box in self.boxes]
+        spots += [(box.x + box.width, box.y + box.height) for box in self.boxes]
+        for route in self.routes:
+            spots += route.points
+            if route.label is not None:
+                (x, y), (width, height) = route.at, route.size
+                spots += [(x - width / 2, y - height / 2), (x + width / 2, y + height / 2)]
+        left, top = min(x for x, _ in spots), min(y for _, y in spots)
+        moved = Placed(max(x for x, _ in spots) - left, max(y for _, y in spots) - top)
+        moved.include(self, -left, -top)
+        return moved
+
+
+def placed(graph: DrawnGraph, metric: Metric) -> Placed:
+    """Where everything in a drawing stands.
+
+    Raises:
+        ImportError: The extra ``draw`` isn't installed.
+    """
+    return _place(graph.with_joins(), None, metric)
+
+
+def _place(graph: DrawnGraph, frame: str | None, metric: Metric) -> Placed:
+    members = list(graph.inside(frame))
+    inner = {node.id: _place(graph, node.id, metric) for node in members if node.kind == "frame"}
+    sizes = {
+        node.id: _join_size(graph, node, metric)
+        if node.kind == "join" and not node.name
+        else _size(node, inner.get(node.id), metric)
+        for node in members
+    }
+    edges = list(_own_edges(graph, sizes))
+    laid = _laid_out([node.id for node in members], sizes, edges, metric)
+    found = Placed()
+    for node, spot in zip(members, laid["nodes"], strict=True):
+        width, height = sizes[node.id]
+        x, y = spot["center"]["x"] - width / 2, spot["center"]["y"] - height / 2
+        found.boxes.append(Box(node, x, y, width, height))
+        if node.id in inner:
+            below = inner[node.id]
+            pad, head = metric.frame
+            found.include(below, x + (width - below.width) / 2, y + head + pad)
+    for edge, way in zip(edges, laid["edges"], strict=True):
+        points = [(point["x"], point["y"]) for point in way["points"]]
+        anchor = way.get("label_anchor") or way["points"][len(points) // 2]
+        ordered = points[::-1] if edge.turned else points
+        size = _label_size(edge.label, metric)
+        ends = (edge.target, edge.source) if edge.turned else (edge.source, edge.target)
+        found.routes.append(Route(edge.edge, ends, ordered, edge.label, (anchor["x"], anchor["y"]), size))
+    return found.at_origin()
+
+
+class _Own(NamedTuple):
+    """An edge of one level: between two of its boxes."""
+
+    edge: DrawnEdge
+    source: str
+    target: str
+    label: str | None
+    turned: bool = False
+
+
+def _own_edges(graph: DrawnGraph, members: Mapping[str, Any]) -> Iterable[_Own]:
+    """The edges between the boxes of one level, those of a loop's end turned around."""
+    own: list[_Own] = []
+    for edge in graph.edges:
+        source, target = (_member(graph, end, members) for end in (edge.source, edge.target))
+        if source is not None and target is not None and (source != target or edge.source == edge.target):
+            label = label_of(edge)
+            if edge.kind == "command" and source != edge.source:  # it leaves from inside
+                label = (
+                    f"{graph.nodes[edge.source].name}: {label}" if label else graph.nodes[edge.source].name
+                )
+            own.append(_Own(edge, source, target, label))
+    after: dict[str, list[str]] = {}
+    for each in own:
+        after.setdefault(each.source, []).append(each.target)
+    # From the last to the first, so that the walk takes what was declared first first: its order is read backwards.
+    order = {name: place for place, name in enumerate(reversed(post_order(after, members)))}
+    return [
+        each._replace(source=each.target, target=each.source, turned=True)
+        if order.get(each.source, 0) > order.get(each.target, 0)
+        else each
+        for each in own
+    ]
+
+
+def _member(graph: DrawnGraph, name: str, members: Mapping[str, Any]) -> str | None:
+    """The box of a level that a node is, or is in."""
+    while name not in members:
+        above = graph.nodes[name].frame
+        if above is None:
+            return None
+        name = above
+    return name
+
+
+def _join_size(graph: DrawnGraph, node: DrawnNode, metric: Metric) -> Point:
+    least, each, height = metric.join
+    return max(least, each * (1 + sum(edge.target == node.id for edge in graph.edges))), height
+
+
+def _size(node: DrawnNode, inside: Placed | None, metric: Metric) -> Point:
+    across, down = metric.padding
+    name = metric.width(
+        LABELS.get(node.name, node.name) if node.kind in ("start", "end") else node.name, metric.name
+    )
+    beneath = told(node)
+    width = max([name, *(metric.width(line, metric.small) for line in beneath)])
+    if inside is not None:
+        pad, head = metric.frame
+        return max(inside.width, width) + 2 * pad, inside.height + head + 2 * pad
+    slant = 2 * across if node.kind == "condition" else 0
+    return width + 2 * across + slant, metric.name + metric.small * len(beneath) + 2 * down
+
+
+def _label_size(label: str | None, metric: Metric) -> Point:
+    return (0, 0) if label is None else (metric.width(label, metric.small), metric.small)
+
+
+def _laid_out(
+    names: Sequence[str], sizes: Mapping[str, Point], edges: Iterable[_Own], metric: Metric
+) -> Mapping[str, Any]:
+    try:
+        import graphlay
+    except ImportError as error:
+        raise ImportError(
+            "this format is laid out with graphlay, which isn't installed: install juncture[draw]. "
+            "Mermaid, PlantUML, DOT and JSON need nothing"
+        ) from error
+    graph = graphlay.Graph()
+    for name in names:
+        width, height = sizes[name]
+        graph.node(name, width=width, height=height)
+    for edge in edges:
+        width, height = _label_size(edge.label, metric)
+        more: dict[str, Any] = (
+            {"label_size": {"width": width, "height": height}} if edge.label is not None else {}
+        )
+        graph.edge(edge.source, edge.target, **more)
+    return graphlay.layout(graph, preset="process_map", options=metric.options).raw
