@@ -12,6 +12,8 @@ import dataclasses
 import datetime
 import math
 from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -23,6 +25,7 @@ from hypothesis import strategies as st
 
 from juncture.engine.state import State
 from juncture.engine.values import copied
+from juncture.persistence import columns
 from juncture.persistence.codec import Codec
 from juncture.persistence.deltas import Comparison, applied
 from juncture.persistence.format import body_of_parts
@@ -55,6 +58,29 @@ class Model(pydantic.BaseModel):
     more: Any = None
 
 
+class Rich(pydantic.BaseModel):
+    """A model with all that one can have beside its fields."""
+
+    model_config = pydantic.ConfigDict(extra="allow")
+    text: Any
+    more: Any = None
+    _hidden: Any = pydantic.PrivateAttr(None)
+
+
+@dataclasses.dataclass(slots=True)
+class Slotted:
+    text: Any
+    more: Any = None
+
+
+@dataclasses.dataclass
+class Twin:
+    """As a Note; a Note can become one."""
+
+    text: Any
+    more: Any = None
+
+
 class Pair(NamedTuple):
     text: Any
     more: Any = None
@@ -70,7 +96,7 @@ class Handle:
 
 def _codec() -> Codec:
     registry = Registry(DEFAULT)
-    for cls in (Note, Fixed, Model, Pair, Handle):
+    for cls in (Note, Fixed, Model, Pair, Handle, Rich, Slotted, Twin):
         registry.register(cls)
     return Codec(registry)
 
@@ -380,3 +406,133 @@ def test_going_on_from_any_checkpoint_reads_back_as_it_was_saved(data):
         values = next_values(data, editor, values)
     for seq, expected in saved.items():
         assert frozen(series.read(seq).values) == expected
+
+
+# ── long lists of objects ────────────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def lists_are_long_from(length: int) -> Iterator[None]:
+    """What a list is read by columns from; and in chunks that a test fills."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(columns, "LONG", length)
+        patch.setattr(columns, "CHUNK", 3)
+        yield
+
+
+NEVER = 10**9
+KINDS = st.sampled_from(
+    [(Note,), (Note, Fixed, Twin), (Model, Rich), (Rich,), (Slotted,), (Note, Model), (Note, Pair)]
+)
+
+
+def made_of(kinds: tuple[Any, ...], most: int) -> st.SearchStrategy[list[Any]]:
+    each = st.one_of(*(st.builds(cls, text=VALUES, more=VALUES) for cls in kinds))
+    return st.lists(each, max_size=most)
+
+
+def spoilt(data: st.DataObject, items: list[Any]) -> None:
+    """Changes one of some objects in place, in any way that user code can."""
+    one = data.draw(st.sampled_from(items))
+    how = data.draw(st.sampled_from([how for how, classes in SPOILT.items() if isinstance(one, classes)]))
+    if how == "text":
+        object.__setattr__(one, "text", data.draw(VALUES))
+    elif how == "copy":
+        object.__setattr__(one, "more", copy.copy(one.more))  # another container, which holds the same
+    elif how == "nested":
+        in_place(data, one)
+    elif how == "order":
+        vars(one)["text"] = vars(one).pop("text")
+    elif how == "class":
+        one.__class__ = Twin if type(one) is Note else Note
+    elif how == "beyond":
+        vars(one)["beyond"] = data.draw(VALUES)
+    else:
+        spoilt_model(data, one, how)
+
+
+SPOILT = {
+    "text": (Note, Fixed, Twin, Slotted, Model, Rich),
+    "copy": (Note, Fixed, Twin, Slotted, Model, Rich),
+    "nested": (*OBJECTS, Twin, Slotted, Rich),
+    "order": (Note, Fixed, Twin, Model, Rich),
+    "class": (Note, Twin),
+    "beyond": (Note, Fixed, Twin),
+    "set": (Model, Rich),
+    "extra": (Rich,),
+    "private": (Rich,),
+}
+"""What can be done to objects of which classes."""
+
+
+def spoilt_model(data: st.DataObject, one: Any, how: str) -> None:
+    if how == "set":
+        one.__pydantic_fields_set__ ^= {data.draw(st.sampled_from(["text", "more", "any"]))}
+    elif how == "extra":
+        one.__pydantic_extra__[data.draw(st.sampled_from("ab"))] = data.draw(VALUES)
+    else:
+        one._hidden = data.draw(VALUES)
+
+
+def next_items(data: st.DataObject, kinds: tuple[Any, ...], items: list[Any]) -> list[Any]:
+    edit = data.draw(
+        st.sampled_from(["grow", "grow", "same", "other list", "replace", "drop", "swap", "equal"])
+    )
+    place = data.draw(st.integers(0, max(0, len(items) - 1)))
+    if edit == "grow":
+        return items + data.draw(made_of(kinds, 3))
+    if edit == "same":
+        return items
+    if edit == "equal":
+        return copy.deepcopy(items)
+    new = list(items)
+    if new and edit == "replace":
+        new[place : place + 1] = data.draw(made_of(kinds, 1))
+    elif new and edit == "drop":
+        del new[place]
+    elif new and edit == "swap":
+        new[place], new[0] = new[0], new[place]
+    return new
+
+
+@examples(250)
+@given(data=st.data())
+def test_a_list_of_objects_is_saved_as_if_each_were_looked_at(data):
+    """By columns or one by one: the very same bytes are written, whatever was done to the objects."""
+    kinds = data.draw(KINDS)
+    items = data.draw(made_of(kinds, 8))
+    quick, slow = Series(), Series()
+    for _ in range(data.draw(st.integers(1, 6))):
+        state = State(values={"a": items, "b": [*items[:2]]})
+        with lists_are_long_from(2):
+            seq = quick.save(state)
+        with lists_are_long_from(NEVER):
+            slow.save(state)
+        assert quick.parts[seq] == slow.parts[seq]
+        assert quick.tracks.size == slow.tracks.size
+        if items and data.draw(st.booleans()):
+            spoilt(data, items)
+        items = next_items(data, kinds, items)
+
+
+@examples(250)
+@given(data=st.data())
+def test_a_list_of_objects_that_was_put_away_is_as_it_was_saved(data):
+    """A run that goes on with what the one before kept begins with what reading gives, and misses nothing either."""
+    kinds = data.draw(KINDS)
+    items = data.draw(made_of(kinds, 8))
+    series = Series()
+    with lists_are_long_from(2):
+        for _ in range(data.draw(st.integers(1, 6))):
+            saved = frozen({"a": items, "n": 1})
+            seq = series.save(State(values={"a": items, "n": 1}))
+            assert frozen(series.read(seq).values) == saved
+            if items and data.draw(st.booleans()):
+                spoilt(data, items)
+            if series.tracks.can_be_kept and data.draw(st.booleans()):
+                series.tracks.put_away()
+                assert series.tracks.can_be_taken
+                values = series.tracks.body().values
+                assert frozen(values) == saved
+                items = values["a"]
+            items = next_items(data, kinds, items)

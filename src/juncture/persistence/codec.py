@@ -53,6 +53,7 @@ import sys
 from _thread import get_ident
 from collections.abc import Callable
 from enum import EnumMeta
+from itertools import chain
 from typing import Any, TypeAlias
 
 import ormsgpack
@@ -537,21 +538,14 @@ def _is_utf8(text: str) -> bool:
 
 def _holds_buffer(value: Any) -> bool:
     """Whether lists and dicts nested in one another hold a bytearray, or what ormsgpack writes as if it were one."""
-    todo = [value]
-    while todo:
-        part = todo.pop()
-        cls = type(part)
-        if cls is dict:
-            part = part.values()
-        elif cls is not list:
-            if cls in _BUFFERS:
-                return True
-            continue
-        kinds = set(map(type, part))
+    level = [value]
+    while level:  # what stands as deep, at once: of a long list of dicts, at C speed
+        kinds = set(map(type, level))
         if not kinds.isdisjoint(_BUFFERS):
             return True
-        if not kinds.isdisjoint(_NESTING):
-            todo.extend(item for item in part if type(item) in _NESTING)
+        lists = [part for part in level if type(part) is list] if list in kinds else []
+        dicts = [part for part in level if type(part) is dict] if dict in kinds else []
+        level = [*chain.from_iterable(lists), *chain.from_iterable(map(dict.values, dicts))]
     return False
 
 

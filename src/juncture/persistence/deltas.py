@@ -21,7 +21,8 @@ How a value that was changed in place is never missed
 Containers of the committed state can't be reached by user code (`juncture.engine.values`), so a container that *is*
 the one saved last is unchanged in itself. Objects are shared with user code, so being the same object says nothing:
 each is compared by its bytes, with those that were saved or read (`Objects`). A key without objects costs one
-identity check; one with objects costs encoding them. Where nodes get the state itself (``isolation="shared"``), a copy
+identity check; one with objects costs encoding them, which `juncture.persistence.columns` does for a long list of them
+at once: only where it finds a difference is each looked at here. Where nodes get the state itself (``isolation="shared"``), a copy
 of what was saved is kept, and compared in full.
 
 Rejected: comparing hashes or bytes of whole values (a step would cost as much time as the state is big, though

@@ -1,7 +1,8 @@
 """The newest states of threads that this process ran lately, so that going on with one needn't read it again.
 
 A state is only used where the saver says that its checkpoint is still the head. Whoever takes one out has it alone; it
-is put back when the run ends. States with objects aren't kept: those who hold a result could change them.
+is put back when the run ends. Objects aren't kept, since those who hold a result could change them: a long list of them is
+kept as the bytes of what they hold (`juncture.persistence.columns`), and no other state with objects is.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from juncture.savers.base import Saver
 
 MOST_THREADS: Final = 256
 MOST_BYTES: Final = 64 << 20
-"""Of what they would be as whole parts."""
+"""Of what they would be as whole parts, and of what is kept for objects."""
 
 
 class Recent(NamedTuple):
@@ -45,13 +46,14 @@ def take(saver: Saver, thread_id: str, codec: Codec) -> Recent | None:
         found = None if shelf is None else shelf.kept.pop(thread_id, None)
         if found is None or shelf is None:
             return None
-        shelf.size -= found.track.size
-    return found if found.codec is codec else None
+        shelf.size -= found.track.kept_bytes
+    return found if found.codec is codec and found.track.can_be_taken else None
 
 
 def put(saver: Saver, thread_id: str, recent: Recent) -> None:
-    """Puts a thread's newest state back; the longest unused go where there are too many."""
-    if recent.track.size > MOST_BYTES:
+    """Puts a thread's newest state back, without its objects; the longest unused go where there are too many."""
+    recent.track.put_away()
+    if recent.track.kept_bytes > MOST_BYTES:
         return
     with _lock:
         shelf = _shelves.get(saver)
@@ -59,12 +61,12 @@ def put(saver: Saver, thread_id: str, recent: Recent) -> None:
             shelf = _shelves[saver] = _Shelf()
         old = shelf.kept.pop(thread_id, None)
         if old is not None:
-            shelf.size -= old.track.size
+            shelf.size -= old.track.kept_bytes
         shelf.kept[thread_id] = recent
-        shelf.size += recent.track.size
+        shelf.size += recent.track.kept_bytes
         while len(shelf.kept) > MOST_THREADS or (shelf.size > MOST_BYTES and shelf.kept):
             _, gone = shelf.kept.popitem(last=False)
-            shelf.size -= gone.track.size
+            shelf.size -= gone.track.kept_bytes
 
 
 def forget(saver: Saver, thread_id: str) -> None:
@@ -72,4 +74,4 @@ def forget(saver: Saver, thread_id: str) -> None:
     with _lock:
         shelf = _shelves.get(saver)
         if shelf is not None and (gone := shelf.kept.pop(thread_id, None)) is not None:
-            shelf.size -= gone.track.size
+            shelf.size -= gone.track.kept_bytes

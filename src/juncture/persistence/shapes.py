@@ -44,6 +44,17 @@ def _in_whole(parts: Any, change: Callable[[Any], Any]) -> Any:
     return change(parts)
 
 
+class Held(NamedTuple):
+    """All that `Shape.take` looks at in an object, by where it stands: for `juncture.persistence.columns`."""
+
+    names: tuple[str, ...] | None
+    """The keys of its ``__dict__``, in their order, unless there is more in it; None: it has none."""
+    slots: tuple[tuple[Any, bool], ...]
+    """The slots beside it, by their descriptors; and whether it is a set of which only the members count."""
+    new: Callable[[], Any]
+    """Makes an object in which nothing is set."""
+
+
 class Shape(NamedTuple):
     """How objects of one class are stored."""
 
@@ -55,6 +66,8 @@ class Shape(NamedTuple):
     """What an object holds, by field, key or position: to say where a value stands."""
     within: Callable[[Any, Callable[[Any], Any]], Any] = _in_first
     """Parts in which what the class's author knows (fields, content, name of a member) is changed by a function."""
+    held: Held | None = None
+    """None where it can't be told, or `take` calls foreign code."""
 
     def migrated(self, migrate: Migrate, version: int) -> Shape:
         """The shape of the objects that an older version of the class stored: they are rebuilt as the present one's."""
@@ -75,7 +88,7 @@ def shape_of(cls: type) -> Shape | None:
         return _enum_shape(cls)
     if (pydantic := sys.modules.get("pydantic")) and issubclass(cls, pydantic.BaseModel):
         kind = _Pydantic(cls)
-        return Shape(kind.take, kind.make, kind.fields)
+        return Shape(kind.take, kind.make, kind.fields, held=kind.held)
     if msgspec := sys.modules.get("msgspec"):
         if issubclass(cls, msgspec.Struct):
             kind = _Struct(cls, msgspec)
@@ -134,6 +147,23 @@ class _Attributes:
             except AttributeError:
                 continue  # a slot that was never set
         return held
+
+    def held(self, cls: type, names: tuple[str, ...], new: Callable[[], Any], a_set: str = "") -> Held | None:
+        """All that can be set in an object of the class; None where something in it is computed and not stored.
+
+        Args:
+            cls: The class.
+            names: Its declared fields.
+            new: Makes an object in which nothing is set.
+            a_set: The slot that holds a set.
+        """
+        if len(self.computed) > 1:
+            return None
+        named = tuple([name for name in names if name not in self.slots])
+        slots = tuple([(member, name == a_set) for name, member in self.slots.items()])
+        if cls.__dictoffset__:
+            return Held(named, slots, new)
+        return None if named else Held(None, slots, new)
 
     def set(self, o: Any, values: dict[str, Any]) -> None:
         """Sets attributes past ``__setattr__`` and properties, which have no say in what was stored."""
@@ -236,7 +266,8 @@ def _dataclass_shape(cls: type) -> Shape:
             attributes.set(made, parts[1])
         return made
 
-    return Shape(take, make, lambda o: _split_fields(take(o)))
+    held = attributes.held(cls, names, functools.partial(object.__new__, cls))
+    return Shape(take, make, lambda o: _split_fields(take(o)), held=held)
 
 
 def _is_property(cls: type, name: str) -> bool:
@@ -292,6 +323,8 @@ class _Pydantic:
         self.names = tuple(self.declared)
         self.private: dict[str, Any] = cls.__private_attributes__
         self.no_extra: dict[str, Any] | None = {} if cls.model_config.get("extra") == "allow" else None
+        new = functools.partial(cls.__new__, cls)
+        self.held = self.attributes.held(cls, self.names, new, "__pydantic_fields_set__")
 
     def take(self, o: Any) -> list[Any]:
         held = self.attributes.of(o)

@@ -118,10 +118,10 @@ def _to_tuple(payload: bytes, unpack: Unpack) -> tuple[Any, ...]:
 def _set(value: Iterable[Any], pack: Pack) -> bytes:
     # In the order of the bytes: a set's own order differs from process to process, and equal sets would differ.
     items = sorted(pack(item) for item in value)
-    return _array_head(len(items)) + b"".join(items)
+    return array_head(len(items)) + b"".join(items)
 
 
-def _array_head(length: int) -> bytes:
+def array_head(length: int) -> bytes:
     """How MessagePack begins an array: for items that are packed already, and must not be packed twice."""
     if length < 1 << 4:
         return bytes((0x90 | length,))

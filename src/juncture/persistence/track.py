@@ -11,7 +11,7 @@ from __future__ import annotations
 
 # Values of any type and containers of anything are what this file is about: there is no type to be known.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import islice
 from typing import Any, Final
 
@@ -19,7 +19,8 @@ from juncture.engine.state import State
 from juncture.engine.values import Flat, copied
 from juncture.errors import SerializationError
 from juncture.persistence.codec import Codec, Objects
-from juncture.persistence.deltas import WHOLE, Change, Comparison
+from juncture.persistence.columns import Columns
+from juncture.persistence.deltas import SAME, SPLICE, WHOLE, Change, Comparison
 from juncture.persistence.format import VERSION, Body, kept_of, more_of, refuse, whole_body
 from juncture.savers.base import Part, Spans
 
@@ -46,6 +47,7 @@ class Track:
     __slots__ = (
         "_cells",
         "_codec",
+        "_columns",
         "_exposed",
         "_loose",
         "_objects",
@@ -69,6 +71,9 @@ class Track:
         self._objects: Objects = {}
         self._loose: set[str] = set()
         """The keys whose values hold objects, or may."""
+        self._columns: dict[str, Columns] = {}
+        """The keys whose values are long lists of objects that can be compared as such; their objects needn't be in
+        `_objects`."""
         self.flat: Flat | None = {}
         """What copying the values of the state that was saved last found out about them."""
         self.builds_on: Spans = ()
@@ -92,17 +97,42 @@ class Track:
         self.weight = sum(len(part.payload) + PART_COST for part in parts)
         self.size = size or len(parts[0].payload)
         self._objects = body.objects
+        self._columns = {}
         self._loose = {*body.values, *body.cells, ""} if body.objects else set()
         self._keep(body.values, body.cells, body.written, {*body.values, *body.cells})
 
     @property
     def can_be_kept(self) -> bool:
         """Whether another run may go on from here: all of it is known, and nobody can reach any of it."""
-        return not (self._rests or self._exposed or self._objects)
+        return not (self._rests or self._exposed) and self._loose <= self._columns.keys()
+
+    @property
+    def kept_bytes(self) -> int:
+        """How much memory this takes, as bytes."""
+        return self.size + sum(columns.weight for columns in self._columns.values())
+
+    def put_away(self) -> None:
+        """Forgets all objects; only where it `can_be_kept`. Until `body` is asked for, nothing else may be."""
+        self._objects = {}
+        for key, columns in self._columns.items():
+            columns.drop_items()
+            self._values[key] = None  # in its place: the order of keys is part of the state
+
+    @property
+    def can_be_taken(self) -> bool:
+        """Whether what was put away can be made anew: the classes of its objects are stored as they were."""
+        return all(columns.is_known for columns in self._columns.values())
 
     def body(self) -> Body:
-        """What was saved last; only where it `can_be_kept`."""
-        return Body(dict(self._values), dict(self._cells), self._written, {}, self._objects)
+        """What was saved last, with new objects, after it was put away; only where it `can_be_taken`.
+
+        Raises:
+            SerializationError: An object can't be rebuilt.
+        """
+        for key, columns in self._columns.items():
+            made = self._columns[key] = columns.anew()
+            self._values[key] = made.items
+        return Body(dict(self._values), dict(self._cells), self._written, {}, {})
 
     # ---- what is to be saved
 
@@ -142,6 +172,7 @@ class Track:
                 return None
         self.size = size
         self._objects = {**found.met, **noted} if noted or found.met else {}
+        self._columns = self._noted(found.columns)
         self._loose = found.loose
         if noted:
             self._loosen(found.changed)
@@ -159,26 +190,38 @@ class Track:
     def _whole(
         self, kept: tuple[dict[str, Any], dict[str, Any], list[Any]], more: dict[str, Any], seq: int
     ) -> tuple[bytes, Spans]:
+        values, cells, _ = kept
+        columns: dict[str, Columns] = {}
+        if not self._exposed:
+            for key, value in values.items():
+                if key not in cells and (of_key := Columns.of(self._codec, value)) is not None:
+                    columns[key] = of_key
         payload, objects = self._codec.pack_noting(whole_body(kept, more))
         self.size = len(payload)
-        return self._begun(kept, objects, payload, seq)
+        return self._begun(kept, objects, columns, payload, seq)
 
     def _begun(
         self,
         kept: tuple[dict[str, Any], dict[str, Any], list[Any]],
         objects: Objects,
+        columns: dict[str, Columns],
         payload: bytes,
         seq: int,
     ) -> tuple[bytes, Spans]:
         """A new chain begins with this part."""
         values, cells, written = kept
         self._objects = objects
+        self._columns = self._noted(columns)
         self._loose = set()
         if objects:
             self._loosen([*values.items(), *cells.items(), ("", written)])
         self._keep(values, cells, written, {*values, *cells})
         self.builds_on, self.weight = ((seq, seq),), len(payload) + PART_COST
         return payload, ()
+
+    def _noted(self, columns: dict[str, Columns]) -> dict[str, Columns]:
+        """Those of which all objects were saved."""
+        return {key: of_key for key, of_key in columns.items() if of_key.noted(self._objects)}
 
     def _loosen(self, entries: Collection[tuple[str, Any]]) -> None:
         for key, value in entries:
@@ -202,14 +245,20 @@ class Track:
     ) -> tuple[list[Change | None], _Found]:
         values, cells, written = kept
         found = _Found()
-        of_values = self._entries(self._values, values, found)
-        of_cells = self._entries(self._cells, cells, found) if cells or self._cells else None
+        of_values = self._entries(self._values, values, found, self._change_of_value)
+        of_cells = self._entries(self._cells, cells, found, self._one) if cells or self._cells else None
         of_written: Change | None = None
         if written or self._written:
             of_written = self._one("", self._written, written, found) or None
         return [of_values, of_cells, of_written], found
 
-    def _entries(self, old: Mapping[str, Any], new: Mapping[str, Any], found: _Found) -> Change | None:
+    def _entries(
+        self,
+        old: Mapping[str, Any],
+        new: Mapping[str, Any],
+        found: _Found,
+        compare: Callable[[str, Any, Any, _Found], Change],
+    ) -> Change | None:
         """What changed in a dict by state key."""
         gone: list[str] = []
         stay: Collection[str] = old
@@ -227,7 +276,7 @@ class Track:
             value = new[key]
             if value is old[key] and key not in loose and not self._exposed:
                 continue
-            change = self._one(key, old[key], value, found)
+            change = compare(key, old[key], value, found)
             if change:
                 changed += (key, change)
         for key in islice(new, len(stay), None):
@@ -236,13 +285,33 @@ class Track:
             changed += (key, change)
         return [3, gone, *changed] if gone or changed else None
 
+    def _change_of_value(self, key: str, old: Any, new: Any, found: _Found) -> Change:
+        """As `_one`; of a long list of objects that were there before, at once, if none of them was changed."""
+        if key not in self._loose or self._exposed or key in self._cells:
+            return self._one(key, old, new, found)
+        known = self._columns.get(key)
+        grown = None if known is None else known.grown(new)
+        columns = grown or Columns.of(self._codec, new)
+        if columns is not None:
+            found.columns[key] = columns
+        if known is None or grown is None:
+            return self._one(key, old, new, found)
+        found.loose.add(key)
+        if len(old) == len(new):
+            return SAME
+        change = [SPLICE, len(old), len(old), new[len(old) :]]
+        found.changed.append((key, change))
+        return change
+
     def _one(self, key: str, old: Any, new: Any, found: _Found) -> Change:
         trusted = key not in self._loose and not self._exposed
-        comparison = Comparison(self._codec, self._objects, trusted=trusted)
+        columns = self._columns.get(key)
+        known = self._objects if columns is None else self._objects | columns.known()
+        comparison = Comparison(self._codec, known, trusted=trusted)
         try:
             change = comparison.change(old, new)
         except RecursionError:  # it may be stored all the same: a comparison needs more of the stack
-            comparison, change = Comparison(self._codec, self._objects, trusted=trusted), [WHOLE, new]
+            comparison, change = Comparison(self._codec, known, trusted=trusted), [WHOLE, new]
         found.removed += comparison.removed
         if comparison.met:
             found.met.update(comparison.met)
@@ -255,7 +324,7 @@ class Track:
 class _Found:
     """What a comparison of two states came upon."""
 
-    __slots__ = ("changed", "loose", "met", "removed")
+    __slots__ = ("changed", "columns", "loose", "met", "removed")
 
     def __init__(self) -> None:
         self.removed: list[Any] = []
@@ -265,6 +334,8 @@ class _Found:
         self.loose: set[str] = set()
         """The keys that they stand in."""
         self.changed: list[tuple[str, Change]] = []
+        self.columns: dict[str, Columns] = {}
+        """Long lists of objects, as they are."""
 
     def take_all(self, values: Mapping[str, Any]) -> None:
         """Every key is written anew."""

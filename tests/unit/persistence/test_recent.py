@@ -1,6 +1,8 @@
 """The newest state of a thread is kept in the process, and used only where it is the newest."""
 
 import dataclasses
+import gc
+import weakref
 
 import pytest
 
@@ -9,7 +11,9 @@ from juncture.persistence import recent
 from juncture.persistence.codec import Codec
 from juncture.persistence.registry import DEFAULT, Registry
 from juncture.persistence.threads import ThreadLog
+from juncture.persistence.track import Track
 from juncture.savers import InMemorySaver
+from juncture.types import Send
 
 
 @dataclasses.dataclass
@@ -24,6 +28,14 @@ def codec():
 
 
 CODEC = codec()
+
+
+class Reopened(InMemorySaver):
+    """What a saver holds, in another process."""
+
+    def __init__(self, saver):
+        super().__init__()
+        self._threads, self._leases = saver._threads, saver._leases
 
 
 class Asked(InMemorySaver):
@@ -67,9 +79,7 @@ def test_going_on_with_a_thread_reads_no_parts():
 def test_what_another_process_saved_is_read():
     saver = Asked()
     run(saver, values(k=1))
-    other = InMemorySaver()
-    other._threads, other._leases = saver._threads, saver._leases  # another process has its own saver
-    run(other, values(k=2))
+    run(Reopened(saver), values(k=2))
     assert run(saver).state.values == {"k": 2}
     assert saver.known == [False, False]
 
@@ -106,6 +116,88 @@ def test_objects_changed_in_place_after_the_run_change_nothing(grown):
     assert run(saver).state.values["k"] == expected
 
 
+def notes(count=40):
+    return [Note([number]) for number in range(count)]
+
+
+def test_long_lists_of_objects_are_kept_as_they_were_saved():
+    saver = Asked()
+    given = notes()
+    run(saver, values(k=given[:-1], n=1, last=[]), values(k=given, n=2, last=[]))
+    seen = given
+    for _ in range(2):  # those of the run that saved them, then those of a run that saved nothing
+        for one in seen:
+            one.text.append("changed")
+        found = run(saver).state.values
+        assert list(found.items()) == [("k", notes()), ("n", 2), ("last", [])]
+        seen = found["k"]
+    assert saver.known == [False, True, True]
+    run(saver, values(k=[*given[:20], Note("new")], n=3))
+    assert run(saver).state.values == {"k": [*given[:20], Note("new")], "n": 3}
+
+
+def test_what_is_changed_after_the_last_save_of_a_run_that_goes_on_from_it_is_not_kept():
+    saver = Asked()
+    run(saver, values(k=notes(), n=1))
+    log = ThreadLog(saver, "t", CODEC)
+    state = log.load().state
+    state.values["k"][3].text.append("saved")
+    log.save((), state)
+    state.values["k"][3].text.append("not saved")
+    log.finish()
+    expected = notes()
+    expected[3].text.append("saved")
+    assert run(saver).state.values["k"] == expected
+    assert Asked.load(saver, "t", "").parts
+    assert run(Reopened(saver)).state.values["k"] == expected
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        values(k=notes(), other=Note("")),
+        values(k=notes(), other=[Note("")]),
+        values(k=[*notes(), [Note("")]]),
+        State(values={"k": notes()}, cells={"k": [Note("")]}),
+        State(values={"k": 1}, cells={"k": notes()}),
+        State(values={"k": notes()}, written=(("k", Note("")),)),
+        State(values={"k": notes()}, sends=(Send("n", Note("")),)),
+    ],
+    ids=["beside", "short-beside", "among", "both", "in-cells", "written", "sent"],
+)
+def test_a_state_with_other_objects_is_not_kept(state):
+    saver = Asked()
+    run(saver, state)
+    assert run(saver).state == state
+    assert saver.known == [False, False]
+
+
+def test_objects_whose_class_is_stored_otherwise_now_are_read():
+    saver, own = Asked(), codec()
+    run(saver, values(k=notes()), codec=own)
+    own.registry.register(Note)
+    assert run(saver, codec=own).state.values == {"k": notes()}
+    assert saver.known == [False, False]
+
+
+def test_the_objects_themselves_are_let_go():
+    saver, given = Asked(), notes()
+    first = weakref.ref(given[0])
+    run(saver, values(k=given))
+    del given
+    gc.collect()
+    assert first() is None
+
+
+def test_what_is_kept_for_objects_counts():
+    long, short = Asked(), Asked()
+    run(long, values(k=notes()))
+    run(short, values(k="x" * 1_000))
+    kept_long, kept_short = (recent.take(saver, "t", CODEC).track for saver in (long, short))
+    assert kept_short.kept_bytes == kept_short.size
+    assert kept_long.kept_bytes > 2 * kept_long.size
+
+
 def test_states_that_nodes_can_reach_are_not_kept():
     saver = Asked()
     state = values(k=[1])
@@ -136,10 +228,7 @@ def test_a_deleted_thread_is_new():
 
 
 def kept(size):
-    class Track:
-        pass
-
-    track = Track()
+    track = Track(CODEC, frozenset(), exposed=False)
     track.size = size
     return recent.Recent("c", CODEC, track)
 
