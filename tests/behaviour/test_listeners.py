@@ -16,6 +16,7 @@ from juncture import (
     GraphRecursionError,
     InMemorySaver,
     Listener,
+    NothingToResumeError,
     RetryPolicy,
     Send,
     StateGraph,
@@ -450,3 +451,16 @@ def test_an_unknown_choice_is_refused():
 def test_a_listener_that_overrides_nothing_does_nothing(engine):
     graph = compiled(State, {"a": stepping("a")}, (START, "a"))
     assert engine.invoke(graph, {"log": []}, listeners=[Listener()]) == {"log": ["a"]}
+
+
+def test_the_beginning_comes_before_the_first_checkpoint(engine, noting):
+    engine.invoke(two([noting], InMemorySaver()), {"log": ["in"]}, thread())
+    assert [event.kind for event in noting.events[:2]] == ["start", "checkpoint"]
+    assert noting.events[0].state == {"log": ["in"]}
+
+
+def test_a_call_that_is_refused_is_no_run(engine, noting):
+    graph = two([noting], InMemorySaver())
+    with pytest.raises(NothingToResumeError):
+        engine.invoke(graph, None, thread("nobody"))
+    assert noting.events == []

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from juncture.engine import streaming
 from juncture.engine.commit import apply, log_own, merge
 from juncture.engine.edit import edit
-from juncture.engine.effects import Done, Failed, Load, Outcome, Program, Run, SaveWrites, Tell, Warn
+from juncture.engine.effects import Done, Failed, Load, Outcome, Program, Run, SaveWrites, Warn
 from juncture.engine.interrupts import listed, match, open_questions, pauses_after
 from juncture.engine.plan import advance, unfinished
 from juncture.engine.state import Saved, State, TaskRecord
@@ -117,15 +117,15 @@ def begin(loop: Loop) -> Program:
     if request.kind == "update":
         yield from edit(loop, request.supersteps)
         return
+    if request.observed and not request.namespace:
+        loop.greeting = "start" if request.kind == "input" or saved is None else "resume"
     if request.kind == "input" or (request.kind == "nested" and _visits(request, saved)):
         shown = yield from _take_input(loop, saved)
     elif request.kind == "command":
         yield from _take_command(loop, saved)
     else:
         yield from _go_on(loop, saved)
-    if request.observed and not request.namespace:
-        kind = "start" if request.kind == "input" or saved is None else "resume"
-        yield Tell(kind, dict(loop.state.values), loop.state.step)
+    yield from loop.greet()
     if request.shows_values and shown and not (request.kind == "nested" and not _visits(request, saved)):
         yield loop.values_part()
     if request.shows_messages:

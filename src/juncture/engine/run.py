@@ -17,7 +17,7 @@ What is true at every `yield`:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from juncture.engine import streaming
 from juncture.engine.begin import Request, begin
@@ -78,6 +78,7 @@ class Loop:
         "asked",
         "ending",
         "failed",
+        "greeting",
         "head",
         "known",
         "last_nodes",
@@ -115,6 +116,8 @@ class Loop:
         """The questions that are open at the end."""
         self.undo: State | None = None
         """While a step is being saved: what it changed, as it was."""
+        self.greeting: Literal["start", "resume"] | None = None
+        """What listeners are still to be told of the run's beginning."""
         self.head: str | None = None
         self.newest = ""
         """The newest checkpoint when this run loaded."""
@@ -452,8 +455,16 @@ class Loop:
         if stops:
             yield from pause(self, stops, saved=True)
 
+    def greet(self) -> Program:
+        """Tells listeners that the run begins, once."""
+        greeting, self.greeting = self.greeting, None
+        if greeting is not None:
+            yield Tell(greeting, dict(self.state.values), self.state.step)
+
     def save(self, source: str) -> Program:
         """Saves the state as the newest checkpoint, and shows it."""
+        if self.greeting is not None:
+            yield from self.greet()
         before = self.head
         self.head = yield Save(self.state, source)
         if self.request.observed:

@@ -26,7 +26,7 @@ def observer_of(call: Call, more: Sequence[Listener | Callable[[Event], Any]]) -
     listeners = (*call.graph.listeners, *(read_listeners(more) if more else ()))
     if not listeners:
         return None
-    return Listeners(listeners, call.graph.on_listener_error, call.run_id, call.thread_id)
+    return Listeners(listeners, call.graph.on_listener_error, call.graph.name, call.run_id, call.thread_id)
 
 
 def tell_end(driver: Driver, status: Status, error: BaseException | None) -> None:

@@ -8,9 +8,9 @@ Rules (right-behaviour 51):
   to all before the next; never two at once.
 * Balanced: each `before` is followed by exactly one `after`, `on_error` or `on_interrupt` of the same task, also where the
   run is stopped: what was left open is closed before `on_complete`. A task that is tried again is still the same one.
-* Every run ends with one `on_complete`, which says how, and every run begins with one `on_start` or `on_resume`. Nested
-  graphs are part of the run: their nodes' events carry the namespace. A graph that a function calls on a thread of its
-  own is another run.
+* Every run begins with one `on_start` or `on_resume` and ends with one `on_complete`, which says how; a call that is refused
+  before it begins is no run. Nested graphs are part of the run: their nodes' events carry the namespace. A graph that a
+  function calls on a thread of its own is another run.
 * A listener that fails doesn't stop the others. What happens besides is ``on_listener_error``: a warning in the log,
   nothing, or the end of the run.
 
@@ -43,6 +43,7 @@ class Event:
         self,
         kind: EventKind,
         *,
+        graph: str = "",
         run_id: str,
         thread_id: str | None,
         namespace: tuple[str, ...] = (),
@@ -54,6 +55,8 @@ class Event:
     ) -> None:
         """Takes what most events have; the rest are attributes."""
         self.kind: EventKind = kind
+        self.graph = graph
+        """The name of the graph that was called."""
         self.run_id = run_id
         self.thread_id = thread_id
         self.namespace = namespace
@@ -178,20 +181,22 @@ class Listeners:
         self,
         listeners: tuple[Listener, ...],
         on_error: OnListenerError,
+        graph: str,
         run_id: str,
         thread_id: str | None,
     ) -> None:
         """Nobody is told anything yet."""
         self._listeners = listeners
         self._on_error: OnListenerError = on_error
+        self._graph = graph
         self._run_id = run_id
         self._thread_id = thread_id
-        self._begun = monotonic()
+        self._begun: float | None = None
         self._open: dict[tuple[tuple[str, ...], str], tuple[Event, float]] = {}
 
     def event(self, kind: EventKind, **fields: Any) -> Event:
         """An event of this run."""
-        return Event(kind, run_id=self._run_id, thread_id=self._thread_id, **fields)
+        return Event(kind, graph=self._graph, run_id=self._run_id, thread_id=self._thread_id, **fields)
 
     def tell(self, event: Event) -> Coroutine[Any, Any, None] | None:
         """Tells all of them; where one of them is async, what has to be awaited before the run goes on.
@@ -199,7 +204,9 @@ class Listeners:
         Raises:
             Exception: What a listener raised, where that is to end the run.
         """
-        if event.task_id is not None and event.kind != "checkpoint":
+        if self._begun is None:
+            self._begun = monotonic()
+        if event.task_id is not None:
             place = (event.namespace, event.task_id)
             if event.kind == "before":
                 self._open[place] = (event, monotonic())
@@ -212,7 +219,12 @@ class Listeners:
         return None
 
     def complete(self, event: Event) -> list[Event]:
-        """The events that end the run: for each task that was left open an error, then the given one."""
+        """The events that end the run: for each task that was left open an error, then the given one.
+
+        None where the run never began.
+        """
+        if self._begun is None:
+            return []
         left: list[Event] = []
         for before, _ in self._open.values():
             error = self.event(
