@@ -101,3 +101,17 @@ def test_a_terminal_gets_a_drawing_and_no_image(terminal: Callable[..., Any], wr
     refused = terminal("draw", "flow.py:graph", "--format", "png")
     assert refused.ended() == 2
     assert "a PNG isn't for a terminal" in refused.seen
+
+
+def test_what_ran_in_a_thread_is_drawn_over_the_graph(juncture: Juncture, write: Write):
+    write("flow.py", FLOW)
+    given = ["--checkpointer", "sqlite:runs.db", "--thread", "t"]
+    assert juncture("run", "flow.py:graph", "--input", '{"texts": ["a b", "c"]}', *given).code == 0
+    drawn = json.loads(juncture("draw", "flow.py:graph", "--format", "json", *given).out)
+    ran = {node["id"]: node["run"]["visits"] for node in drawn["nodes"] if "run" in node}
+    assert ran == {"count": 2, "add_up": 1}
+    unknown = juncture("draw", "flow.py:graph", "--checkpointer", "sqlite:runs.db", "--thread", "nobody")
+    assert (unknown.code, unknown.out) == (2, "")
+    alone = juncture("draw", "flow.py:graph", "--checkpointer", "sqlite:runs.db")
+    assert (alone.code, alone.out) == (2, "")
+    assert "name it with --thread" in alone.err

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.properties.graphs import END, START, Graph, build, juncture, named
+from juncture import Event
+from tests.properties.graphs import END, START, Graph, Recorder, build, juncture, named
 from tests.properties.strategies import LENIENT, STRICT, examples, graphs, inputs
 
 pytestmark = pytest.mark.timeout(400)  # a failure takes minutes to be made small
@@ -54,7 +57,8 @@ def test_the_edges_drawn_are_those_that_can_be_taken(strict, data, opened):
 @given(data=st.data())
 def test_what_a_run_took_is_drawn(strict, declared, data):
     graph = data.draw(graphs(STRICT if strict else LENIENT))
-    compiled = build(graph, juncture(strict=strict), declared=declared)
+    recorder, events = Recorder(), list[Event]()
+    compiled = build(graph, juncture(strict=strict), declared=declared, probe=recorder)
     drawn = compiled.get_graph()
     ways: dict[str, set[str]] = {name: set() for name in drawn.nodes}
     for edge in drawn.edges:
@@ -62,7 +66,11 @@ def test_what_a_run_took_is_drawn(strict, declared, data):
     late = {node.name for node in graph.nodes if node.defer} | {join.target for join in graph.joins}
     ran = [{START}]
     parts = compiled.stream(
-        data.draw(inputs(graph)), {"recursion_limit": 12}, stream_mode="tasks", version="parts"
+        data.draw(inputs(graph)),
+        {"recursion_limit": 12},
+        stream_mode="tasks",
+        version="parts",
+        listeners=[events.append],
     )
     try:
         for part in parts:
@@ -76,3 +84,13 @@ def test_what_a_run_took_is_drawn(strict, declared, data):
         for name in names:
             before = set().union(*ran[:step]) if name in late else ran[step - 1]
             assert any(ways[other] & {name, "?"} for other in before), (name, step, ways)
+    over = compiled.get_graph(xray=True).with_run(events)
+    visits = Counter(":".join((*path, name)) for path, name, _ in recorder.ran)
+    assert visits <= Counter(
+        {node.id: node.run.visits for node in over.nodes.values() if node.run is not None}
+    )
+    began = {
+        name for name, node in over.nodes.items() if node.run is not None or node.kind in {"start", "end"}
+    }
+    assert {edge.source for edge in over.edges if edge.taken} <= began
+    assert {edge.target for edge in over.edges if edge.taken and edge.kind != "unknown"} <= began

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, cast
 
 from juncture.graph.drawing.drawn import DrawnEdge, DrawnGraph, DrawnNode
@@ -11,8 +12,8 @@ from juncture.graph.drawing.drawn import DrawnEdge, DrawnGraph, DrawnNode
 def as_json(graph: DrawnGraph) -> dict[str, list[dict[str, Any]]]:
     """The nodes, each with `id`, `name` and `type`, and the edges, each with `source`, `target` and `kind`.
 
-    What doesn't apply is left out: of nodes `data`, `metadata` and `frame`; of edges `data` (the label), `conditional` and
-    `via`.
+    What doesn't apply is left out: of nodes `data`, `metadata`, `frame` and `run`; of edges `data` (the label),
+    `conditional`, `via` and `taken`.
     """
     return {
         "nodes": [_node(node) for node in graph.nodes.values()],
@@ -28,6 +29,8 @@ def _node(node: DrawnNode) -> dict[str, Any]:
         shown["metadata"] = {str(name): _plain(value) for name, value in node.metadata.items()}
     if node.frame is not None:
         shown["frame"] = node.frame
+    if node.run is not None:
+        shown["run"] = asdict(node.run)
     return shown
 
 
@@ -39,6 +42,8 @@ def _edge(edge: DrawnEdge) -> dict[str, Any]:
         shown["conditional"] = True
     if edge.via:
         shown["via"] = edge.via
+    if edge.taken:
+        shown["taken"] = True
     return shown
 
 

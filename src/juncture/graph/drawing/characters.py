@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from juncture.graph.drawing.drawn import LABELS, DrawnGraph, told
+from juncture.graph.drawing.drawn import LABELS, DrawnGraph, title_of, told
 from juncture.graph.drawing.placing import Box, Metric, Route, placed
 
 _METRIC: Final = Metric(
@@ -28,7 +28,8 @@ _METRIC: Final = Metric(
                                "overlap_repair_step": 1.0, "step_flatten": 2.0}},
     },
     frame=(2, 0),
-    join=(5, 4, 1),
+    join=(5, 1),
+    apart=4,
 )  # fmt: skip
 _UP, _DOWN, _LEFT, _RIGHT = 1, 2, 4, 8
 _LINES: Final = " │││─┘┐┤─└┌├─┴┬┼"
@@ -98,7 +99,7 @@ class _Page:
             self.text(row, right, down)
         self.text(bottom, left, corners[2] + across * len(inside) + corners[3])
         name = LABELS[node.name] if node.kind in ("start", "end") else node.name
-        texts = [name] if node.kind == "frame" else [name, *told(node)]
+        texts = [title_of(node)] if node.kind == "frame" else [name, *told(node)]
         for row, line in enumerate(texts, top + (0 if node.kind == "frame" else 1)):
             shown = f" {_visible(line)} " if node.kind == "frame" else _visible(line)
             self.text(row, left + (right - left + 1 - _cells(shown)) // 2, shown)

@@ -71,7 +71,7 @@ def _label(node: DrawnNode) -> str:
     if node.kind in ("start", "end"):
         return quoted(LABELS[node.name])
     text = quoted(node.name)
-    return text[:-1] + "".join(f"\\n{line}" for line in told(node)) + '"'
+    return text[:-1] + "".join(f"\\n{quoted(line)[1:-1]}" for line in told(node)) + '"'
 
 
 def _style(node: DrawnNode) -> str:
@@ -80,6 +80,8 @@ def _style(node: DrawnNode) -> str:
         style = (
             style.replace("#eef2ff", "#fef3c7").replace("#ecfeff", "#fef3c7").replace("#6366f1", "#d97706")
         )
+    if node.run is not None and node.run.error is not None:
+        style += ' fillcolor="#fee2e2" color="#dc2626" penwidth=2'
     if node.deferred:
         style = style.replace("rounded,filled", "rounded,filled,dashed")
     return style
@@ -90,6 +92,8 @@ def _edge(edge: DrawnEdge) -> str:
     attributes = [f"label={quoted(label)}"] if label is not None else []
     if style := _EDGES[edge.kind]:
         attributes.append(style)
+    if edge.taken:
+        attributes.append("penwidth=2.5")
     text = f"  {quoted(edge.source)} -> {quoted(edge.target)}"
     return f"{text} [{' '.join(attributes)}]" if attributes else text
 

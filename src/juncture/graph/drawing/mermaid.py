@@ -32,6 +32,8 @@ _CLASSES: Final[Mapping[str, str]] = {
     "unknown": "fill:#ffffff,stroke:#94a3b8,stroke-dasharray:3 3,color:#64748b",
     "deferred": "stroke-dasharray:6 4",
     "interrupting": "fill:#fef3c7,stroke:#d97706,color:#451a03",
+    "failed": "fill:#fee2e2,stroke:#dc2626,stroke-width:3px,color:#450a0a",
+    "unvisited": "opacity:0.4",
 }
 _RESERVED: Final = ("call", "class", "click", "default", "direction", "end", "flowchart", "graph", "href", "interpolate",
                     "linkstyle", "style", "subgraph")  # fmt: skip
@@ -88,7 +90,7 @@ def _label(node: DrawnNode) -> str:
         return LABELS[node.name]
     if node.kind == "join":
         return escaped(node.name or "all")
-    return "<br/>".join([escaped(node.name), *(f"<small>{line}</small>" for line in told(node))])
+    return "<br/>".join([escaped(node.name), *(f"<small>{escaped(line)}</small>" for line in told(node))])
 
 
 def escaped(text: str) -> str:
@@ -125,10 +127,17 @@ def _styles(graph: DrawnGraph, ids: Mapping[str, str]) -> Iterator[str]:
             members["interrupting" if node.interrupts else node.kind].append(ids[node.id])
         if node.deferred and node.kind != "frame":
             members["deferred"].append(ids[node.id])
+        if node.run is not None and node.run.error is not None:
+            members["failed"].append(ids[node.id])
+        if graph.unvisited(node):
+            members["unvisited"].append(ids[node.id])
     for name, style in _CLASSES.items():
         if members[name]:
             yield f"    classDef j-{name} {style}"
             yield f"    class {','.join(members[name])} j-{name}"
+    taken = [str(place) for place, edge in enumerate(graph.edges) if edge.taken]
+    if taken:
+        yield f"    linkStyle {','.join(taken)} stroke-width:3px"
 
 
 def _yaml(text: str) -> str:

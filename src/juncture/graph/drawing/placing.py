@@ -1,18 +1,20 @@
 """Where everything stands in a picture: sizes of texts, then layers from top to bottom by the library `graphlay`.
 
 Open nested graphs are placed by themselves and are one box each in the graph around them, so that their inside stays the
-same wherever they are used. Loops are opened where a walk from the start first closes them, so that a run reads downwards.
+same wherever they are used. Loops are opened so that a run reads downwards: where they lead back to what is nearer to the
+start, or, if fewer edges then lead upwards, where a walk from the start first closes them.
 """
 
 from __future__ import annotations
 
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from juncture.graph.check_loops import post_order
-from juncture.graph.drawing.drawn import LABELS, DrawnEdge, DrawnGraph, DrawnNode, label_of, told
+from juncture.graph.drawing.drawn import LABELS, DrawnEdge, DrawnGraph, DrawnNode, label_of, title_of, told
 
 Point: TypeAlias = tuple[float, float]
 
@@ -32,8 +34,10 @@ class Metric(NamedTuple):
     """Distances, as the layout library names them."""
     frame: tuple[float, float]
     """Between a frame and its inside, and the height of its title."""
-    join: tuple[float, float, float]
-    """Of the place where a join waits: its least width, its width for each source, its height."""
+    join: Point
+    """The least size of the place where a join waits."""
+    apart: float
+    """Between two edges at one side of a box."""
 
     def width(self, text: str, size: float) -> float:
         """The width of a text."""
@@ -118,14 +122,15 @@ def placed(graph: DrawnGraph, metric: Metric) -> Placed:
 def _place(graph: DrawnGraph, frame: str | None, metric: Metric) -> Placed:
     members = list(graph.inside(frame))
     inner = {node.id: _place(graph, node.id, metric) for node in members if node.kind == "frame"}
-    sizes = {
-        node.id: _join_size(graph, node, metric)
-        if node.kind == "join" and not node.name
-        else _size(node, inner.get(node.id), metric)
-        for node in members
-    }
-    edges = list(_own_edges(graph, sizes))
-    laid = _laid_out([node.id for node in members], sizes, edges, metric)
+    edges = _own_edges(graph, frame)
+    sizes = {node.id: _size(node, inner.get(node.id), metric) for node in members}
+    for name, count in _busiest_sides(edges).items():
+        width, height = sizes[name]
+        sizes[name] = max(width, metric.apart * (count + 1)), height
+    laid = _laid_out(sizes, edges, metric)
+    turned = _turned(edges, sizes)
+    if sum(edge.turned for edge in turned) < len(laid["reversed"]):
+        edges, laid = turned, _laid_out(sizes, turned, metric)
     found = Placed()
     for node, spot in zip(members, laid["nodes"], strict=True):
         width, height = sizes[node.id]
@@ -155,56 +160,54 @@ class _Own(NamedTuple):
     turned: bool = False
 
 
-def _own_edges(graph: DrawnGraph, members: Mapping[str, Any]) -> Iterable[_Own]:
-    """The edges between the boxes of one level, those of a loop's end turned around."""
+def _own_edges(graph: DrawnGraph, frame: str | None) -> list[_Own]:
+    """The edges between the boxes of one level."""
     own: list[_Own] = []
-    for edge in graph.edges:
-        source, target = (_member(graph, end, members) for end in (edge.source, edge.target))
-        if source is not None and target is not None and (source != target or edge.source == edge.target):
-            label = label_of(edge)
-            if edge.kind == "command" and source != edge.source:  # it leaves from inside
-                label = (
-                    f"{graph.nodes[edge.source].name}: {label}" if label else graph.nodes[edge.source].name
-                )
-            own.append(_Own(edge, source, target, label))
+    for edge, source, target in graph.between(frame):
+        label = label_of(edge)
+        if edge.kind == "command" and source != edge.source:  # it leaves from inside
+            name = graph.nodes[edge.source].name
+            label = f"{name}: {label}" if label else name
+        own.append(_Own(edge, source, target, label))
+    return own
+
+
+def _turned(own: Sequence[_Own], members: Iterable[str]) -> list[_Own]:
+    """The edges, those turned around with which a walk from the start closes a loop."""
     after: dict[str, list[str]] = {}
     for each in own:
         after.setdefault(each.source, []).append(each.target)
-    # From the last to the first, so that the walk takes what was declared first first: its order is read backwards.
     order = {name: place for place, name in enumerate(reversed(post_order(after, members)))}
     return [
         each._replace(source=each.target, target=each.source, turned=True)
-        if order.get(each.source, 0) > order.get(each.target, 0)
+        if order[each.source] > order[each.target]
         else each
         for each in own
     ]
 
 
-def _member(graph: DrawnGraph, name: str, members: Mapping[str, Any]) -> str | None:
-    """The box of a level that a node is, or is in."""
-    while name not in members:
-        above = graph.nodes[name].frame
-        if above is None:
-            return None
-        name = above
-    return name
-
-
-def _join_size(graph: DrawnGraph, node: DrawnNode, metric: Metric) -> Point:
-    least, each, height = metric.join
-    return max(least, each * (1 + sum(edge.target == node.id for edge in graph.edges))), height
+def _busiest_sides(own: Iterable[_Own]) -> dict[str, int]:
+    """How many edges lead out of a box or into it, whichever are more."""
+    ends = Counter[tuple[str, bool]]()
+    for each in own:
+        ends[each.source, True] += 1
+        ends[each.target, False] += 1
+    return {name: max(ends[name, True], ends[name, False]) for name, _ in ends}
 
 
 def _size(node: DrawnNode, inside: Placed | None, metric: Metric) -> Point:
+    if node.kind == "join" and not node.name:
+        return metric.join
     across, down = metric.padding
     name = metric.width(
         LABELS.get(node.name, node.name) if node.kind in ("start", "end") else node.name, metric.name
     )
-    beneath = told(node)
-    width = max([name, *(metric.width(line, metric.small) for line in beneath)])
     if inside is not None:
         pad, head = metric.frame
-        return max(inside.width, width) + 2 * pad, inside.height + head + 2 * pad
+        title = metric.width(title_of(node), metric.name)
+        return max(inside.width, title) + 2 * pad, inside.height + head + 2 * pad
+    beneath = told(node)
+    width = max([name, *(metric.width(line, metric.small) for line in beneath)])
     slant = 2 * across if node.kind == "condition" else 0
     return width + 2 * across + slant, metric.name + metric.small * len(beneath) + 2 * down
 
@@ -213,9 +216,7 @@ def _label_size(label: str | None, metric: Metric) -> Point:
     return (0, 0) if label is None else (metric.width(label, metric.small), metric.small)
 
 
-def _laid_out(
-    names: Sequence[str], sizes: Mapping[str, Point], edges: Iterable[_Own], metric: Metric
-) -> Mapping[str, Any]:
+def _laid_out(sizes: Mapping[str, Point], edges: Iterable[_Own], metric: Metric) -> Mapping[str, Any]:
     try:
         import graphlay
     except ImportError as error:
@@ -224,8 +225,7 @@ def _laid_out(
             "Mermaid, PlantUML, DOT and JSON need nothing"
         ) from error
     graph = graphlay.Graph()
-    for name in names:
-        width, height = sizes[name]
+    for name, (width, height) in sizes.items():
         graph.node(name, width=width, height=height)
     for edge in edges:
         width, height = _label_size(edge.label, metric)
@@ -233,4 +233,6 @@ def _laid_out(
             {"label_size": {"width": width, "height": height}} if edge.label is not None else {}
         )
         graph.edge(edge.source, edge.target, **more)
-    return graphlay.layout(graph, preset="process_map", options=metric.options).raw
+    return graphlay.layout(
+        graph, preset="process_map", options={**metric.options, "cycles": {"strategy": "follow_flow"}}
+    ).raw

@@ -74,17 +74,20 @@ def _label(node: DrawnNode) -> str:
         return LABELS[node.name]
     if node.kind == "join":
         return escaped(node.name or "all")
-    return "\\n".join([escaped(node.name), *told(node)])
+    return "\\n".join(map(escaped, [node.name, *told(node)]))
 
 
 def _colour(node: DrawnNode) -> str:
     colour = "#fef3c7;line:d97706" if node.interrupts else _COLOURS[node.kind]
+    if node.run is not None and node.run.error is not None:
+        colour = "#fee2e2;line:dc2626;line.bold"
     return f"{colour};line.dashed" if node.deferred else colour
 
 
 def _edge(edge: DrawnEdge, ids: Mapping[str, str]) -> str:
     label = label_of(edge)
-    arrow = {"edge": "-->", "join": "--"}.get(edge.kind, "..>")
+    line = ("." if edge.conditional else "-") + ("[thickness=3]" if edge.taken else "")
+    arrow = f"{line}{line[0]}{'' if edge.kind == 'join' else '>'}"
     text = f"{ids[edge.source]} {arrow} {ids[edge.target]}"
     return text if label is None else f"{text} : {escaped(label)}"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
-from juncture.graph.drawing.drawn import LABELS, DrawnGraph, DrawnNode, EdgeKind, NodeKind, told
+from juncture.graph.drawing.drawn import LABELS, DrawnGraph, DrawnNode, EdgeKind, NodeKind, title_of, told
 from juncture.graph.drawing.placing import Box, Metric, Placed, Point, Route, placed
 
 FONTS: Final = "'Open Sans', Roboto, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
@@ -35,7 +35,8 @@ _METRIC: Final = Metric(
         "coords": {"branch_style": "symmetric"},
     },
     frame=(18, 22),
-    join=(56, 16, 7),
+    join=(56, 7),
+    apart=16,
 )
 _MARGIN: Final = 24.0
 _ROUND: Final = 7.0
@@ -51,6 +52,7 @@ _FILLS: Final[Mapping[NodeKind, tuple[str, str, str]]] = {
     "unknown": ("#ffffff", "#94a3b8", "#64748b"),
 }
 """Inside, border, text."""
+_FAILED: Final = ("#fee2e2", "#dc2626", "#450a0a")
 _INTERRUPTING: Final = ("#fef3c7", "#d97706", "#451a03")
 _LINES: Final[Mapping[EdgeKind, tuple[str, str]]] = {
     "edge": ("#475569", ""),
@@ -61,6 +63,8 @@ _LINES: Final[Mapping[EdgeKind, tuple[str, str]]] = {
     "unknown": ("#94a3b8", "2 4"),
 }
 """Colour and dashes."""
+
+_FAINT: Final = ' opacity="0.4"'
 
 
 def svg(graph: DrawnGraph, *, title: str | None, background: str | None) -> str:
@@ -84,36 +88,36 @@ def svg(graph: DrawnGraph, *, title: str | None, background: str | None) -> str:
         lines.append(_line(title, (width / 2, 34), 16, "#1e293b", bold=True))
     left = (width - picture.width) / 2
     lines.append(f'<g transform="translate({_n(left)} {_n(_MARGIN + head)})">')
-    lines += _inside(picture)
+    lines += _inside(graph, picture)
     return "\n".join([*lines, "</g>", "</svg>"]) + "\n"
 
 
-def _inside(picture: Placed) -> Iterator[str]:
+def _inside(graph: DrawnGraph, picture: Placed) -> Iterator[str]:
     for box in picture.boxes:
         if box.node.kind == "frame":
             yield from _frame(box)
     for route in picture.routes:
-        yield from _route(route)
+        yield from _route(route, faint=graph.ran and not route.edge.taken)
     for route in picture.routes:
         yield from _label(route)
     for box in picture.boxes:
         if box.node.kind != "frame":
-            yield from _node(box)
+            yield from _node(box, faint=graph.unvisited(box.node))
 
 
 def _frame(box: Box) -> Iterator[str]:
     inside, border, colour = _FILLS["frame"]
     yield _rectangle(box, 12, f'fill="{inside}" stroke="{border}" stroke-width="1.2"')
-    yield _line(box.node.name, (box.x + box.width / 2, box.y + 20), 13, colour, bold=True)
+    yield _line(title_of(box.node), (box.x + box.width / 2, box.y + 20), 13, colour, bold=True)
 
 
-def _node(box: Box) -> Iterator[str]:
+def _node(box: Box, *, faint: bool) -> Iterator[str]:
     node = box.node
-    inside, border, colour = _INTERRUPTING if node.interrupts else _FILLS[node.kind]
+    inside, border, colour = _colours(node)
     style = f'fill="{inside}" stroke="{border}" stroke-width="{2.5 if node.kind == "end" else 1.3}"'
     if node.deferred or node.kind == "unknown":
         style += ' stroke-dasharray="5 3"'
-    yield f"<g><title>{_text(node.id)}</title>"
+    yield f"<g{_FAINT if faint else ''}><title>{_text(node.id)}</title>"
     if node.kind == "condition":
         yield _hexagon(box, style)
     else:
@@ -123,6 +127,13 @@ def _node(box: Box) -> Iterator[str]:
         yield _rectangle(inner, 6, f'fill="none" stroke="{border}" stroke-width="0.8"')
     yield from _texts(box, colour)
     yield "</g>"
+
+
+def _colours(node: DrawnNode) -> tuple[str, str, str]:
+    if node.run is not None and node.run.error is not None:
+        return _FAILED
+    waits = node.run is not None and node.run.waits
+    return _INTERRUPTING if node.interrupts or waits else _FILLS[node.kind]
 
 
 def _corner(node: DrawnNode, box: Box) -> float:
@@ -145,15 +156,16 @@ def _texts(box: Box, colour: str) -> Iterator[str]:
         yield _line(line, at, _METRIC.small - 1.5, colour, bold=False, faint=True)
 
 
-def _route(route: Route) -> Iterator[str]:
+def _route(route: Route, *, faint: bool) -> Iterator[str]:
     colour, dashes = _LINES[route.edge.kind]
     points = route.points
     arrow = route.edge.kind != "join"
     shown = [*points[:-1], _before(points[-1], points[-2], 6)] if arrow and len(points) > 1 else points
     dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
-    yield f'<path d="{_path(shown)}" fill="none" stroke="{colour}" stroke-width="1.4"{dashed}/>'
+    width, faded = (2.6 if route.edge.taken else 1.4), (_FAINT if faint else "")
+    yield f'<path d="{_path(shown)}" fill="none" stroke="{colour}" stroke-width="{width}"{dashed}{faded}/>'
     if arrow and len(points) > 1:
-        yield f'<path d="{_head(points[-1], points[-2])}" fill="{colour}"/>'
+        yield f'<path d="{_head(points[-1], points[-2])}" fill="{colour}"{faded}/>'
 
 
 def _label(route: Route) -> Iterator[str]:

@@ -36,8 +36,11 @@ def traced(graph: _Compiled, *, xray: bool | int = False) -> DrawnGraph:
     """
     tracer = _Tracer(graph.name, sys.maxsize if xray is True else int(xray))
     tracer.graph(_Level(graph.outline, "", None, None))
-    tracer.drawn.edges = merged(tracer.drawn.edges)
-    return tracer.drawn
+    drawn = tracer.drawn
+    drawn.edges = merged(drawn.edges)
+    touched = {name for edge in drawn.edges for name in (edge.source, edge.target)}
+    drawn.nodes = {name: node for name, node in drawn.nodes.items() if node.kind != "end" or name in touched}
+    return drawn
 
 
 @dataclass(slots=True, eq=False)
