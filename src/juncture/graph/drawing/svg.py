@@ -33,6 +33,8 @@ _METRIC: Final = Metric(
             "edge_label_margin": 10.0,
         },
         "coords": {"branch_style": "symmetric"},
+        # A label beside a line, and not farther away: it might seem to be another line\'s.
+        "tuning": {"labels": {"side_steps": [0.6, 0.8, 1.0, 1.2]}},
     },
     frame=(18, 22),
     join=(56, 7),
