@@ -477,21 +477,6 @@ def test_behind_a_nested_graph_it_does_not_run_again(engine, saver, ran):
     assert (done["log"], ran) == (["in", "a", "b1", ("b2", "yes"), "b3", "z"], ["z"])
 
 
-def test_an_old_question_of_a_nested_graph_cannot_be_answered_otherwise_and_the_error_says_how(
-    engine, saver, ran
-):
-    graph = nested(ran, saver)
-    engine.invoke(graph, {"log": ["in"]}, thread())
-    engine.resume(graph, "first", thread())
-    history = engine.history(graph, thread())
-    ran.clear()
-    old = at(engine, graph, "sub")
-    with pytest.raises(ConfigError, match="nested") as caught:
-        engine.resume(graph, "second", old.config)
-    assert "None as the input" in str(caught.value)
-    assert (engine.history(graph, thread()), ran) == (history, [])
-
-
 def test_a_paused_nested_graph_goes_back_inside(engine, saver, ran):
     """Rule 33, inside a subgraph: by a copy of its own older checkpoint."""
     graph = nested(ran, saver)
@@ -505,18 +490,6 @@ def test_a_paused_nested_graph_goes_back_inside(engine, saver, ran):
     assert (asked(again), ran) == (["b2?"], ["b1", "b2"])
     assert ids(again)["b2?"] != ids(first)["b2?"]
     assert engine.resume(graph, "yes", thread())["log"] == ["in", "a", "b1", ("b2", "yes"), "b3", "z"]
-
-
-def test_a_run_cannot_begin_inside_a_nested_graph_and_the_error_says_how(engine, saver, ran):
-    graph = nested(ran, saver)
-    engine.invoke(graph, {"log": ["in"]}, thread())
-    place = engine.state(graph, thread()).tasks[0].state
-    below = engine.state(graph, place)
-    for given in (None, {"x": 1}, Command(resume="yes")):
-        with pytest.raises(ConfigError, match="nested graph") as caught:
-            engine.invoke(graph, given, below.config)
-        assert "update_state" in str(caught.value)
-    assert engine.resume(graph, "yes", thread()).status == "completed"
 
 
 def test_graphs_called_inside_a_node_run_afresh_after_going_back(engine, saver, ran):

@@ -39,6 +39,7 @@ from juncture.engine.effects import (
     Tell,
     Warn,
 )
+from juncture.engine.goback import where_it_stood
 from juncture.engine.nested import nested_program
 from juncture.engine.returns import Reader, Returned
 from juncture.engine.run import Loop
@@ -137,6 +138,7 @@ class Driver(ABC):
             )
         modes = request.modes if self.shared.subgraphs else frozenset[str]()
         saving = program.saving and tables.persist
+        since, stood = where_it_stood(parent.loop, task, namespace[-1]) if saving else (None, "")
         child = Program(
             self,
             tables,
@@ -160,6 +162,9 @@ class Driver(ABC):
                 observed=request.observed,
                 owner=task.id if tables.remembers and saving else "",
                 memory=program.loop.state.memory.get(node.name),
+                around=program.around if saving else None,
+                since=since,
+                stood=stood,
             ),
             program.log if saving else None,
             program,

@@ -174,7 +174,10 @@ class TaskContext:
             return True, copied(answers[asked])
         if not self.program.tables.strict or key is not None:
             return False, None
-        questions = [record for record in records if record.kind == "question"]
+        own = self.program.namespace  # what a nested graph asked is that one's to match
+        questions = [
+            record for record in records if record.kind == "question" and record.content.namespace == own
+        ]
         if any(record.name == asked for record in questions):
             return False, None
         for record in questions:

@@ -14,6 +14,7 @@ from juncture.drivers.slots import Slots
 from juncture.engine.begin import Request
 from juncture.engine.effects import Emit
 from juncture.engine.run import Loop
+from juncture.engine.state import Around
 from juncture.engine.tables import Node, Tables
 from juncture.engine.task import Task
 from juncture.persistence.threads import ThreadLog
@@ -127,6 +128,12 @@ class Program:
     def saving(self) -> bool:
         """Whether this graph is saved."""
         return self.log is not None
+
+    def around(self) -> Around:
+        """What of this graph's run a checkpoint of a graph nested in it is made in."""
+        head = self.loop.head
+        assert head is not None  # it was saved before any task of it began
+        return Around(head, len(self.loop.beside))
 
     def code(self, node: Node) -> Callable[..., Any]:
         """The function to call for a node."""

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from juncture.engine import streaming
 from juncture.engine.commit import apply, log_own, merge
 from juncture.engine.edit import edit
-from juncture.engine.effects import Done, Failed, Load, Outcome, Program, Run, SaveWrites, Warn
+from juncture.engine.effects import Done, Failed, Load, Outcome, Program, Run, Warn
+from juncture.engine.goback import Back, go_back
 from juncture.engine.interrupts import listed, match, open_questions, pauses_after
 from juncture.engine.plan import advance, unfinished
-from juncture.engine.state import Saved, State, TaskRecord
+from juncture.engine.state import Around, Saved, State, TaskRecord
 from juncture.engine.tables import Tables
 from juncture.engine.task import Task
 from juncture.errors import ConfigError, InvalidUpdateError, NothingToResumeError, PendingInterruptError
@@ -69,8 +70,17 @@ class Request:
     memory: str | None = None
     """Of such a graph: the checkpoint at which it stood, as far as the parent knows; None where it never ran; empty where
     the parent doesn't know, because a function called it: the newest."""
+    around: Callable[[], Around] | None = None
+    """Of a nested graph: what of its parent its next checkpoint is made in."""
+    since: tuple[str, ...] | None = None
+    """Of one whose namespace may hold what was done on another branch of the parent: the parent's checkpoints around which
+    a checkpoint has to be made to count as this branch's. None where every one is."""
+    stood: str = ""
+    """Of such a graph: the checkpoint at which it stood when this branch began; empty where it hadn't begun."""
     supersteps: Sequence[Sequence[StateUpdate]] = ()
     """Of an update: what is written, a checkpoint for each."""
+    back: Back | None = None
+    """Of an update: how it goes back, also from what is the newest checkpoint."""
     returns: bool = False
     """It is nested and its parent wants to know what it wrote."""
 
@@ -140,13 +150,7 @@ def _visits(request: Request, saved: Saved | None) -> bool:
 def _load(loop: Loop) -> Program:
     """Takes the thread's state up; None where there is nothing to go on from."""
     request = loop.request
-    saved: Saved | None = yield Load(request.checkpoint_id)
-    if saved is not None and request.owner and saved.state.owner != request.owner:
-        if request.memory is None:
-            return None  # what is there belongs to a branch of the parent's history that was left
-        if request.memory and saved.checkpoint_id != request.memory:
-            saved = yield Load(request.memory)
-            assert saved is not None
+    saved, returns = yield from _found(request)
     if saved is None:
         return None
     state = saved.state
@@ -154,55 +158,46 @@ def _load(loop: Loop) -> Program:
         check_known(loop.tables, state, request.thread_id)
     loop.head, loop.newest, loop.state = saved.checkpoint_id, saved.head_id or saved.checkpoint_id, state
     request.origin = state.origin or request.origin
+    loop.beside = {(record.task_id, record.kind, record.name) for record in saved.records}
+    stored = saved.records
+    if request.back is not None and request.back.inside is not None:
+        stored = stored[: request.back.inside.known]
     saved.records = [
         *state.carried,
         *pauses_after(request.origin, request.namespace, state),
-        *saved.records,
+        *stored,
     ]
-    if _is_old(saved):
-        _go_back(loop, saved)
+    if returns or not saved.is_newest:
+        go_back(request, saved)
+        loop.back = True
     loop.records = saved.records
     return saved
 
 
-def _is_old(saved: Saved) -> bool:
-    """Whether it isn't the newest checkpoint of its namespace."""
-    return saved.head_id not in ("", saved.checkpoint_id)
+def _found(request: Request) -> Program:
+    """The checkpoint that a run goes on from, or None; and whether it goes back to it even if it is the newest."""
+    saved: Saved | None = yield Load(request.checkpoint_id)
+    returns = request.back is not None
+    if saved is not None and _is_of_another_branch(request, saved):
+        if request.stood:
+            saved, returns = (yield Load(request.stood)), True
+        elif not request.owner:
+            return None, False
+        else:
+            saved.state.owner = ""  # whichever task left it, it wasn't this one
+    if saved is not None and request.owner and saved.state.owner != request.owner:
+        if request.memory is None:
+            return None, False  # what is there belongs to a branch of the parent's history that was left
+        if request.memory and saved.checkpoint_id != request.memory:
+            saved = yield Load(request.memory)
+            assert saved is not None
+    return saved, returns
 
 
-def _go_back(loop: Loop, saved: Saved) -> None:
-    """Takes up an older checkpoint: it is run again from exactly there, without what was answered or done later."""
-    request, state = loop.request, saved.state
-    branch = saved.head_id
-    if request.kind == "command" and request.resume is not MISSING:
-        asked = [q for q in open_questions(_unanswered(saved.records)) if q.namespace != request.namespace]
-        if asked:
-            raise ConfigError(
-                f"checkpoint {saved.checkpoint_id} of thread {request.thread_id!r} waits for answers inside nested graphs, "
-                "which have gone on since. Go back to it with None as the input; it asks again. Nothing was run"
-            )
-        saved.records = _unanswered(saved.records)
-        state.branch = f"{state.branch.partition('>')[0]}>{branch}"
-    else:
-        passed = request.kind == "continue"  # going on passes the pause before a node that was made here
-        saved.records = [
-            r for r in saved.records if passed and r.kind == "paused" and r.content.when == "before"
-        ]
-        state.branch, state.paused_after = branch, ()
-    state.carried = tuple(r for r in saved.records if r.kind != "paused" or r.content.when == "before")
-
-
-def _unanswered(records: Sequence[TaskRecord]) -> list[TaskRecord]:
-    """What was known about the tasks before the first answer to each."""
-    answered: set[str] = set()
-    kept: list[TaskRecord] = []
-    for record in records:
-        if record.kind == "answer":
-            answered.add(record.task_id)
-        elif record.task_id not in answered:
-            kept.append(record)
-    asked = {record.task_id for record in kept if record.kind == "question"}
-    return [record for record in kept if record.kind != "done" or record.task_id not in asked]
+def _is_of_another_branch(request: Request, saved: Saved) -> bool:
+    """Whether the newest state of a nested graph is what another branch of its parent left there."""
+    around = saved.state.around
+    return request.since is not None and around is not None and around.checkpoint_id not in request.since
 
 
 def _take_input(loop: Loop, saved: Saved | None) -> Program:
@@ -246,6 +241,8 @@ def _mark(state: State, request: Request) -> None:
     if request.owner:
         state.owner = request.owner
         state.branch = request.owner.rpartition(":")[2].partition("~")[2]
+    if request.since is not None:
+        state.branch = request.since[0]  # its tasks aren't those of the branch that left something here
     if request.origin != request.thread_id:
         state.origin = request.origin
 
@@ -269,7 +266,7 @@ def _start_over(loop: Loop, saved: Saved) -> Program:
         )
     state.step += 1
     state.sends, state.deferred, state.carried, state.paused_after = (), (), (), ()
-    state.written, state.touched = (), ()
+    state.written, state.touched, state.edited = (), (), ()
     if tables.strict:
         state.joins = {}
     loop.records = ()
@@ -288,13 +285,13 @@ def _go_on(loop: Loop, saved: Saved | None) -> Program:
         raise NothingToResumeError(
             f"there is nothing to go on with: thread {request.thread_id!r} has finished. Give an input"
         )
-    if _is_old(saved):
+    if loop.back:
         yield from loop.save("fork")
     questions = open_questions(saved.records)
     answers = {q.id: request.answers[q.id] for q in questions if q.id in request.answers}
     new = _answer_records(loop, answers | _passed(loop, questions))
     if new:
-        yield SaveWrites(new)
+        yield loop.noting(new)
 
 
 def _passed(loop: Loop, questions: Sequence[Interrupt]) -> dict[str, Any]:
@@ -312,11 +309,11 @@ def _take_command(loop: Loop, saved: Saved | None) -> Program:
         strict = loop.tables.strict
         answers = match(request.resume, questions, strict=strict) if questions or strict else {}
         request.answers.update(answers)
-        if saved is not None and _is_old(saved) and not updates:
+        if loop.back and not updates:
             yield from loop.save("fork")
         new = _answer_records(loop, _passed(loop, questions) | answers)
         if new and not updates:
-            yield SaveWrites(new)
+            yield loop.noting(new)
     if updates:
         apply(state, merge(loop.tables, state, [(START, request.writes)]))
         targets, deferred = set(request.targets), loop.tables.deferred
@@ -326,6 +323,8 @@ def _take_command(loop: Loop, saved: Saved | None) -> Program:
         if request.saving:
             # The step stays the same: so do the ids of its tasks, and what was saved about them is carried along.
             state.carried, state.paused_after = tuple(loop.records), ()
+            if loop.head is not None and not loop.back:
+                state.edited = (*state.edited, loop.head)
             yield from loop.save("command")
 
 

@@ -58,7 +58,10 @@ def edit(loop: Loop, supersteps: Sequence[Sequence[StateUpdate]]) -> Program:
         else:
             source = "update"
             yield from _superstep(loop, updates)
+        if loop.head is not None and not loop.back:
+            loop.state.edited = (*loop.state.edited, loop.head)
         yield from loop.save(source)
+        loop.back = False
 
 
 def _check(tables: Tables, updates: Sequence[StateUpdate]) -> None:
@@ -93,7 +96,9 @@ def _superstep(loop: Loop, updates: Sequence[StateUpdate]) -> Program:
         if done.task.node.routers:
             ended[place] = yield from _routed(loop, done)
     old, state.due, state.sends, state.deferred = state.due, (), (), ()
+    branch = state.branch
     advance(tables, state, ended)
+    state.branch = branch  # the step that is due is no other one, so the tasks that still are keep their ids
     state.ran = tuple(names)
     yield from _carry(loop, old)
 

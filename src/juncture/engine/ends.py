@@ -11,18 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from juncture.engine import streaming
 from juncture.engine.commit import apply, log_own, merge
-from juncture.engine.effects import (
-    Done,
-    Emit,
-    Ending,
-    Escaped,
-    Failed,
-    Paused,
-    Program,
-    SaveWrites,
-    Tell,
-    Warn,
-)
+from juncture.engine.effects import Done, Emit, Ending, Escaped, Failed, Paused, Program, Tell, Warn
 from juncture.engine.interrupts import static_question
 from juncture.engine.state import TaskRecord
 from juncture.engine.tables import ENTRY
@@ -54,7 +43,7 @@ def just_paused(loop: Loop) -> bool:
 def pause(loop: Loop, questions: list[Interrupt], *, saved: bool = False) -> Program:
     """Ends the run with open questions."""
     if loop.request.saving and not saved:
-        yield SaveWrites([*loop.unsaved, *question_records("", questions, "paused")])
+        yield loop.noting([*loop.unsaved, *question_records("", questions, "paused")])
     if loop.request.observed:
         for question in questions:
             values, step = dict(loop.state.values), loop.state.step + (question.when == "before")

@@ -34,10 +34,19 @@ def nested_program(
         outcome = outcome_of(parent, task, ending, namespace)
     except Exception as error:  # noqa: BLE001 - a value from here on: the parent decides what a failure means
         failed(error, loop)
+        note_where_it_stands(task, namespace, loop)
         return Failed(task, error)
+    if isinstance(outcome, Paused):
+        note_where_it_stands(task, namespace, loop)
     if loop.request.owner and isinstance(outcome, Done):
         outcome.memory = loop.head
     return outcome
+
+
+def note_where_it_stands(task: Task, namespace: tuple[str, ...], loop: Loop) -> None:
+    """Notes on a task where its nested graph stands, which isn't done."""
+    if loop.head is not None:
+        task.stands = (*task.stands, (namespace[-1], loop.head))
 
 
 def outcome_of(
@@ -83,4 +92,4 @@ def _writes_back(parent: Tables, node: Node, ending: Ending) -> list[Write]:
     return writes
 
 
-__all__ = ["nested_program", "outcome_of"]
+__all__ = ["nested_program", "note_where_it_stands", "outcome_of"]

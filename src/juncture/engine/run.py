@@ -76,11 +76,12 @@ class Loop:
 
     __slots__ = (
         "asked",
+        "back",
+        "beside",
         "ending",
         "failed",
         "greeting",
         "head",
-        "known",
         "last_nodes",
         "newest",
         "outcomes",
@@ -121,6 +122,10 @@ class Loop:
         self.head: str | None = None
         self.newest = ""
         """The newest checkpoint when this run loaded."""
+        self.back = False
+        """It went back to an older state, and hasn't saved that as a fork yet."""
+        self.beside: set[tuple[str, str, str]] = set()
+        """Task, kind and name of the records beside the newest checkpoint."""
         self.last_nodes: tuple[str, ...] = ()
 
     def program(self) -> Program:  # noqa: C901 - the sequence is one function, to be read as one
@@ -163,7 +168,7 @@ class Loop:
                 changes = self._commit(ended)
             except Exception as error:
                 if request.saving and len(ended) > 1:
-                    yield SaveWrites([*self.unsaved, *revoked(ended, error)])
+                    yield self.noting([*self.unsaved, *revoked(ended, error)])
                 raise
             if request.watches:
                 yield from self._checkpoint(changes)
@@ -316,11 +321,16 @@ class Loop:
             data["__metadata__"] = {"cached": True}
         return Emit("updates", data, task.step, task.node.name, task.place)
 
+    def noting(self, records: list[TaskRecord]) -> SaveWrites:
+        """Saves records beside the newest checkpoint."""
+        self.beside.update([(record.task_id, record.kind, record.name) for record in records])
+        return SaveWrites(records)
+
     def flush(self) -> Program:
         """Saves what is known about the step's tasks and wasn't saved yet."""
         if self.unsaved:
             records, self.unsaved = self.unsaved, []
-            yield SaveWrites(records)
+            yield self.noting(records)
 
     def _hear(self, event: Event) -> Program:
         """Everything but a node that is simply done."""
@@ -341,6 +351,7 @@ class Loop:
             if task.chunks:
                 yield streaming.discarded(self.request, task)
             task.attempt += 1
+            task.stands = ()
             yield Start(task, delay)
         elif task.parent is not None:
             self.running -= 1
@@ -362,6 +373,7 @@ class Loop:
                 yield from self._heard_done(event)
             return
         self.undone = True
+        self.unsaved += [TaskRecord(task.id, "nested", head, level) for level, head in task.stands]
         if isinstance(event, Paused):
             self.unsaved += question_records(task.id, event.questions)
         elif isinstance(event, Failed):
@@ -399,7 +411,7 @@ class Loop:
             parent.records = [*(parent.records or ()), record]  # for the next try of the parent
             if self.request.saving:
                 records, self.unsaved = self.unsaved, []
-                yield SaveWrites([*records, record])
+                yield self.noting([*records, record])
         elif isinstance(event, Paused):
             parent.questions = [*(parent.questions or ()), *event.questions]
         parent.calls -= 1
@@ -443,6 +455,7 @@ class Loop:
         state.paused_after = tuple([stop.node or "" for stop in stops])
         state.carried = ()
         if request.saving:
+            state.edited = ()
             state.ran = self.last_nodes
             self.unsaved = []  # what the last tasks of the step did is in the checkpoint
             try:
@@ -466,7 +479,11 @@ class Loop:
         if self.greeting is not None:
             yield from self.greet()
         before = self.head
+        if self.request.around is not None:
+            self.state.around = self.request.around()
         self.head = yield Save(self.state, source)
+        if self.beside:
+            self.beside = set()  # nothing stands beside the new one yet
         if self.request.observed:
             yield Tell("checkpoint", dict(self.state.values), self.state.step, content=self.head)
         if self.request.shows_checkpoints:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from juncture.engine.values import Flat
 from juncture.types import Send
 
-RecordKind = Literal["done", "failed", "question", "answer", "call", "paused"]
+RecordKind = Literal["done", "failed", "question", "answer", "call", "paused", "nested"]
 
 
 @dataclass(slots=True)
@@ -27,14 +27,26 @@ class TaskRecord:
     ``answer``    the answer to a question.
     ``call``      the result of a call made inside it.
     ``paused``    a static pause at this checkpoint, or the fact that it was passed.
+    ``nested``    where a nested graph of the task stood when the task paused or failed, or after it was edited.
     """
 
     task_id: str
     kind: RecordKind
     name: str
-    """What it is about, unique with task and kind: the identity of a question or call; empty otherwise."""
+    """What it is about, unique with task and kind: the identity of a question or call; for ``nested``, the nested graph's
+    checkpoint; empty otherwise."""
     content: Any
-    """For ``done``: ``(writes, targets, sends)``, or None if that was taken back; otherwise as the kind says."""
+    """For ``done``: ``(writes, targets, sends)``, or None if that was taken back; for ``nested``, the nested graph's level
+    in the namespace; otherwise as the kind says."""
+
+
+class Around(NamedTuple):
+    """What of its parent a nested graph's checkpoint was made in."""
+
+    checkpoint_id: str
+    """The parent's newest checkpoint then."""
+    known: int
+    """How many records stood beside that: what was known of the tasks of its step."""
 
 
 @dataclass(slots=True)
@@ -76,6 +88,11 @@ class State:
     """Of a copied thread: the thread that it was copied from, whose name is part of the ids of its questions."""
     owner: str = ""
     """Of a nested graph with a memory of its own: the parent's task that it last began for."""
+    around: Around | None = None
+    """Of a nested graph: what of its parent it was made in. None in checkpoints that don't say it."""
+    edited: tuple[str, ...] = ()
+    """The checkpoints of the same step that this one was edited from, oldest first: what its nested graphs did around them
+    still counts."""
     flat: Flat | None = field(default_factory=dict[str, list[Any]], compare=False, repr=False)
     """What copying its values found out about them; no part of the state. None where nodes can reach its containers."""
 
@@ -100,5 +117,10 @@ class Saved:
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What the caller of the run that made it gave."""
 
+    @property
+    def is_newest(self) -> bool:
+        """Whether it was the newest of its namespace when it was read."""
+        return self.head_id in ("", self.checkpoint_id)
 
-__all__ = ["RecordKind", "Saved", "State", "TaskRecord"]
+
+__all__ = ["Around", "RecordKind", "Saved", "State", "TaskRecord"]

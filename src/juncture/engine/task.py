@@ -30,6 +30,9 @@ class Task:
     """What its calls asked."""
     calls = 0
     """How many of its calls are running."""
+    stands: tuple[tuple[str, str], ...] = ()
+    """Where graphs that are nested in it stand though it isn't done: for each, its level in the namespace and its
+    checkpoint."""
     held: Any = None
     """Its own outcome, while its calls are running."""
     chunks = 0

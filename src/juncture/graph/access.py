@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from juncture.engine.edit import MEMORY
 from juncture.engine.tables import Tables
 from juncture.errors import ConfigError
+from juncture.graph import inside
 from juncture.graph.calls import Call
 from juncture.graph.operations import (
     History,
@@ -34,6 +35,7 @@ from juncture.types import StateDiff, StateSnapshot, StateUpdate, ThreadSnapshot
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from juncture.engine.goback import Back
     from juncture.graph.compiled import CompiledGraph
     from juncture.persistence.codec import Codec
     from juncture.persistence.leases import Held
@@ -68,11 +70,11 @@ class ThreadAccess:
             CheckpointNotFoundError: The thread has no such checkpoint.
             SerializationError: It can't be read.
         """
-        return performed(self._threads.get_state(config, nested=subgraphs))
+        return performed(self.threads.get_state(config, nested=subgraphs))
 
     async def aget_state(self, config: Where, *, subgraphs: bool = False) -> StateSnapshot:
         """As `get_state`."""
-        return await aperformed(self._threads.get_state(config, nested=subgraphs))
+        return await aperformed(self.threads.get_state(config, nested=subgraphs))
 
     def get_state_history(
         self,
@@ -92,7 +94,7 @@ class ThreadAccess:
             limit: At most so many.
             values: Read the values; without them, `StateSnapshot.values` is empty, and a long history is listed fast.
         """
-        wanted = History(self._threads, config, filter, before, limit, values=values)
+        wanted = History(self.threads, config, filter, before, limit, values=values)
         while (page := performed(wanted.page())) is not None:
             yield from page
 
@@ -106,18 +108,18 @@ class ThreadAccess:
         values: bool = True,
     ) -> AsyncGenerator[StateSnapshot, None]:
         """As `get_state_history`."""
-        wanted = History(self._threads, config, filter, before, limit, values=values)
+        wanted = History(self.threads, config, filter, before, limit, values=values)
         while (page := await aperformed(wanted.page())) is not None:
             for one in page:
                 yield one
 
     def diff(self, first: Where, second: Where) -> StateDiff:
         """What differs between the states of two checkpoints, which may be of different threads."""
-        return performed(self._threads.diff(first, second))
+        return performed(self.threads.diff(first, second))
 
     async def adiff(self, first: Where, second: Where) -> StateDiff:
         """As `diff`."""
-        return await aperformed(self._threads.diff(first, second))
+        return await aperformed(self.threads.diff(first, second))
 
     def get_threads(self, *, after: str | None = None, limit: int | None = None) -> list[ThreadSnapshot]:
         """The threads that the saver keeps, sorted by id as text, without their values.
@@ -126,13 +128,13 @@ class ThreadAccess:
             after: Only threads with a greater id: to go on with a listing.
             limit: At most so many.
         """
-        return performed(self._threads.get_threads(after, limit))
+        return performed(self.threads.get_threads(after, limit))
 
     async def aget_threads(
         self, *, after: str | None = None, limit: int | None = None
     ) -> list[ThreadSnapshot]:
         """As `get_threads`."""
-        return await aperformed(self._threads.get_threads(after, limit))
+        return await aperformed(self.threads.get_threads(after, limit))
 
     # ---- editing
 
@@ -172,7 +174,7 @@ class ThreadAccess:
             ConfigError: There is nothing to write.
         """
         place = self._edited(config, supersteps)
-        head = performed(self._threads.edit(self._editing, place, supersteps))
+        head = performed(inside.edit(self.threads, self.editing(), place, _updates(supersteps)))
         return config_of(place.thread_id, place.namespace, head)
 
     async def abulk_update_state(
@@ -180,7 +182,7 @@ class ThreadAccess:
     ) -> dict[str, Any]:
         """As `bulk_update_state`."""
         place = self._edited(config, supersteps)
-        head = await aperformed(self._threads.edit(self._editing, place, supersteps))
+        head = await aperformed(inside.edit(self.threads, self.editing(), place, _updates(supersteps)))
         return config_of(place.thread_id, place.namespace, head)
 
     # ---- looking after threads
@@ -217,11 +219,11 @@ class ThreadAccess:
             ThreadNotFoundError: There is no such thread.
             ThreadBusyError: A run has it. Nothing was changed.
         """
-        return performed(self._threads.archive(named(thread_id)))
+        return performed(self.threads.archive(named(thread_id)))
 
     async def aarchive_thread(self, thread_id: str) -> str:
         """As `archive_thread`."""
-        return await aperformed(self._threads.archive(named(thread_id)))
+        return await aperformed(self.threads.archive(named(thread_id)))
 
     def prune(
         self,
@@ -246,7 +248,7 @@ class ThreadAccess:
             ThreadBusyError: A run has that thread. Nothing was removed.
         """
         return performed(
-            self._threads.prune(None if thread_id is None else named(thread_id), keep, older_than)
+            self.threads.prune(None if thread_id is None else named(thread_id), keep, older_than)
         )
 
     async def aprune(
@@ -258,7 +260,7 @@ class ThreadAccess:
     ) -> int:
         """As `prune`."""
         return await aperformed(
-            self._threads.prune(None if thread_id is None else named(thread_id), keep, older_than)
+            self.threads.prune(None if thread_id is None else named(thread_id), keep, older_than)
         )
 
     def recover(
@@ -280,7 +282,7 @@ class ThreadAccess:
         Returns:
             What became of each thread, sorted by id. A run that fails is reported, and doesn't stop the others.
         """
-        return performed(self._threads.recover(self._going_on(config, options), thread_ids))
+        return performed(self.threads.recover(self._going_on(config, options), thread_ids))
 
     async def arecover(
         self,
@@ -289,7 +291,7 @@ class ThreadAccess:
         **options: Unpack[RunOptions[Any]],
     ) -> list[RecoveredThread]:
         """As `recover`."""
-        return await aperformed(self._threads.recover(self._going_on(config, options), thread_ids))
+        return await aperformed(self.threads.recover(self._going_on(config, options), thread_ids))
 
     # ---- where
 
@@ -302,7 +304,12 @@ class ThreadAccess:
         return self.checkpointer
 
     @property
-    def _threads(self) -> ThreadPrograms:
+    def threads(self) -> ThreadPrograms:
+        """The threads that its saver keeps.
+
+        Raises:
+            ConfigError: It has none.
+        """
         return ThreadPrograms(self._saver(), self.codec, self.tables)
 
     @property
@@ -338,19 +345,27 @@ class ThreadAccess:
         self._saver()
         return place_of(config)
 
-    def _editing(self, place: Place, supersteps: Sequence[Sequence[StateUpdate]], held: Held) -> Call:
-        """The call that edits one namespace."""
-        named = config_of(place.thread_id, place.namespace, place.checkpoint_id)
-        edits = [[StateUpdate(*update) for update in updates] for updates in supersteps]
-        return Call(
-            self._itself,
-            None,
-            named,
-            durability="sync",
-            supersteps=edits,
-            namespace=place.namespace,
-            held=held,
-        )
+    def editing(self, run: Call | None = None) -> inside.Make:
+        """What makes the call that edits one namespace, as part of a run if one is given."""
+        named = {} if run is None else {"run_id": run.run_id, "metadata": run.options.metadata}
+
+        def make(place: Place, supersteps: inside.Supersteps, held: Held, back: Back | None) -> Call:
+            return Call(
+                self._itself,
+                None,
+                {**named, **config_of(place.thread_id, place.namespace, place.checkpoint_id)},
+                durability="sync",
+                supersteps=supersteps,
+                namespace=place.namespace,
+                held=held,
+                back=back,
+            )
+
+        return make
+
+
+def _updates(supersteps: Sequence[Sequence[StateUpdate]]) -> inside.Supersteps:
+    return [[StateUpdate(*update) for update in updates] for updates in supersteps]
 
 
 def subgraphs_of(

@@ -16,17 +16,20 @@ from juncture.drivers.slots import Slots
 from juncture.drivers.sync import SyncDriver
 from juncture.engine.begin import Request
 from juncture.engine.effects import Ending
+from juncture.engine.goback import Back, where_it_stood
+from juncture.engine.nested import note_where_it_stands
 from juncture.engine.returns import Reader, Returned
 from juncture.engine.streaming import values_payload
-from juncture.engine.tables import Tables
 from juncture.engine.values import admitted
 from juncture.errors import ConfigError, EmptyInputError, InvalidUpdateError, ParentCommand, Pause
 from juncture.graph.config import read_config
+from juncture.graph.inside import check_goes_on, enter
 from juncture.graph.listening import atell_end, observer_of, tell_end
-from juncture.graph.operations import nested_node
+from juncture.graph.namespaces import nested_graph
 from juncture.graph.options import Names, chosen
 from juncture.graph.validate import check_interrupts
 from juncture.observe.listeners import Event, Listener
+from juncture.persistence.asking import aperformed, performed
 from juncture.persistence.threads import Durability, OnBusy, ThreadLog
 from juncture.types import (
     MISSING,
@@ -67,11 +70,12 @@ class Call:
         supersteps: Sequence[Sequence[StateUpdate]] | None = None,
         namespace: tuple[str, ...] = (),
         held: Held | None = None,
+        back: Back | None = None,
     ) -> None:
         """Takes what the public methods take (`RunOptions`).
 
-        With `supersteps`, it is an edit of the state of the graph in that namespace. With `held`, the thread was taken;
-        an edit doesn't give it back.
+        With `supersteps`, it is an edit of the state of the graph in that namespace, which goes back as `back` says. With
+        `held`, the thread was taken; an edit doesn't give it back.
         """
         self.graph = graph
         self.options = read_config(config, thread_id, strict=graph.tables.strict)
@@ -84,16 +88,13 @@ class Call:
         self.supersteps = supersteps
         self.owner = ""
         """Called inside a node, and with a memory of its own: the call that it runs for."""
-        self.node = nested_node(graph.tables, namespace)
-        """The node whose nested graph is edited."""
-        self.tables: Tables = (
-            graph.tables if self.node is None or self.node.graph is None else self.node.graph
-        )
-        if self.options.checkpoint_ns and supersteps is None:
-            raise ConfigError(
-                f"the config names a nested graph ({self.options.checkpoint_ns!r}), and runs begin with the graph that is "
-                "called. Use the config of its own checkpoints, or update_state for the nested graph"
-            )
+        self.tables, self.node = nested_graph(graph.tables, namespace)
+        """What is edited or run, and the node that it is, if it is one."""
+        self.back = back
+        self.inside = bool(self.options.checkpoint_ns) and supersteps is None
+        """It is to go on from a checkpoint of a nested graph; `graph.inside` sees to that first."""
+        if self.inside:
+            check_goes_on(given, self.options.checkpoint_ns)
         self.thread_id = self.options.thread_id
         if self.outer is not None and self.nested:
             self.namespace = self.outer.next_namespace(graph.name, given)
@@ -108,7 +109,8 @@ class Call:
             self.outer.program.shared.run_id if self.outer else os.urandom(16).hex()
         )
         self.held = held
-        self.log = self._log(chosen("durability", durability or graph.durability), chosen("on_busy", on_busy))
+        self.on_busy: OnBusy = chosen("on_busy", on_busy)
+        self.log = self._log(chosen("durability", durability or graph.durability), self.on_busy)
         self.before = self._pauses(interrupt_before, graph.tables.interrupt_before)
         self.after = self._pauses(interrupt_after, graph.tables.interrupt_after)
         self.given = given
@@ -231,7 +233,17 @@ class Call:
             memory="",
             observed=self.observer is not None,
             seen=self.outer.program.loop.request.seen if self.outer is not None and self.nested else set(),
+            **self._nested_in(),
         )
+
+    def _nested_in(self) -> dict[str, Any]:
+        """Called inside a node: what of the enclosing run it is saved in, and where it stood."""
+        outer = self.outer
+        if outer is None or not self.nested or self.log is None:
+            return {}
+        task = outer.task.parent or outer.task
+        since, stood = where_it_stood(outer.program.loop, task, self.namespace[-1])
+        return {"around": outer.program.around, "since": since, "stood": stood}
 
     def _read(self) -> tuple[Literal["input", "nested", "continue", "command"], Returned, Any]:
         """What was given as the input: its kind, what it writes and where it leads, and the answers in it."""
@@ -257,6 +269,7 @@ class Call:
         return self.output_keys is not self.graph.tables.output_keys
 
     def _edit_request(self, shared: Shared, supersteps: Sequence[Sequence[StateUpdate]]) -> Request:
+        around = None if self.back is None else self.back.around
         return Request(
             "update",
             self.options.limit,
@@ -270,6 +283,8 @@ class Call:
             supersteps=supersteps,
             shared_keys=frozenset() if self.node is None else self.node.shared_keys,
             returns=self.node is not None,
+            back=self.back,
+            around=None if around is None else lambda: around,
         )
 
     def _origin(self) -> str:
@@ -312,6 +327,13 @@ class Call:
             )
         self._reader().add(replace(command, resume=MISSING), got)
         return command.resume
+
+    def go_on(self, given: Any, held: Held) -> None:
+        """Has the call go on from the thread's newest state, with the lease that was taken for it."""
+        self.inside = False
+        self.given, self.options.checkpoint_id = given, None
+        if self.log is not None:
+            self.log.take(held)
 
     # ---- drivers
 
@@ -377,6 +399,8 @@ class Call:
 
     def run(self) -> Any:
         """Runs to the end or the next pause; what the caller gets."""
+        if self.inside:
+            performed(enter(self))
         relayed = self.relayed
         driver = self.sync_driver(relayed, subgraphs=bool(relayed))
         send = self.relay() if relayed else None
@@ -392,6 +416,8 @@ class Call:
 
     async def arun(self) -> Any:
         """As `run`."""
+        if self.inside:
+            await aperformed(enter(self))
         relayed = self.relayed
         driver = self.async_driver(relayed, subgraphs=bool(relayed))
         send = self.relay() if relayed else None
@@ -455,8 +481,16 @@ class Call:
     def explain(self, error: BaseException, driver: Driver) -> None:
         """Puts the place and the result so far on whatever ended the run by an exception."""
         if not isinstance(error, (GeneratorExit, Pause, ParentCommand)):
+            self._note_where_it_stands(driver)
             locate(error, driver.shared, (), driver.root.loop)
             add_result(error, self._result(driver, _status_of(error), driver.root.loop.asked))
+
+    def _note_where_it_stands(self, driver: Driver) -> None:
+        """Called inside a node: has the node's task know where this graph stands, which isn't done."""
+        if self.outer is not None and self.nested and self.log is not None:
+            task = self.outer.task.parent or self.outer.task
+            with self.outer.program.driver.making:
+                note_where_it_stands(task, self.namespace, driver.root.loop)
 
     def result(self, driver: Driver) -> Any:
         """What the caller gets."""
@@ -476,6 +510,7 @@ class Call:
         outer = self.outer
         if outer is not None and self.nested:
             if ending.questions:
+                self._note_where_it_stands(driver)
                 outer.questions = [*outer.questions, *ending.questions]
                 raise Pause(*ending.questions)
             if ending.command is not None:

@@ -17,10 +17,12 @@ from juncture.graph.access import ThreadAccess, subgraphs_of
 from juncture.graph.assemble import assemble
 from juncture.graph.calls import Call
 from juncture.graph.drawing.face import Drawable
+from juncture.graph.inside import enter
 from juncture.graph.options import Names, RunOptions, Shape, chosen, shaper
 from juncture.graph.overall_state import OverAllState, check_input
 from juncture.graph.validate import validate
 from juncture.observe.listeners import Event, Listener, OnListenerError, read_listeners, read_on_error
+from juncture.persistence.asking import aperformed, performed
 from juncture.persistence.codec import Codec
 from juncture.persistence.registry import DEFAULT, Registry
 from juncture.persistence.threads import Durability
@@ -273,6 +275,8 @@ class CompiledGraph(ThreadAccess, Drawable, Generic[StateT, ContextT, InputT, Ou
                 yield item
 
     def _stream(self, call: Call, shape: Shape) -> Generator[Any, None, None]:
+        if call.inside:
+            performed(enter(call))
         driver = call.sync_driver(shape.modes, subgraphs=shape.subgraphs)
         shaped = shaper(shape)
         try:
@@ -286,6 +290,8 @@ class CompiledGraph(ThreadAccess, Drawable, Generic[StateT, ContextT, InputT, Ou
         call.ended(driver)
 
     async def _astream(self, call: Call, shape: Shape) -> AsyncGenerator[Any, None]:
+        if call.inside:
+            await aperformed(enter(call))
         driver = call.async_driver(shape.modes, subgraphs=shape.subgraphs)
         shaped = shaper(shape)
         try:

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from juncture.engine.edit import MEMORY
 from juncture.engine.interrupts import open_questions
 from juncture.engine.plan import unfinished
-from juncture.engine.state import Saved, TaskRecord
-from juncture.engine.tables import GRAPH, Node, Tables
+from juncture.engine.state import Saved
+from juncture.engine.tables import Tables
 from juncture.errors import ConfigError, SerializationError, ThreadBusyError, ThreadNotFoundError
 from juncture.graph.config import read_config
+from juncture.graph.namespaces import nested_tables
 from juncture.graph.snapshots import (
     all_records,
     due_tasks,
@@ -25,13 +25,13 @@ from juncture.graph.snapshots import (
     thread_snapshot,
     unreadable_thread,
 )
-from juncture.persistence import leases, recent, upkeep
+from juncture.persistence import leases, upkeep
 from juncture.persistence.asking import Ask, Asking
 from juncture.persistence.codec import Codec
-from juncture.persistence.format import config_of, namespace_levels, namespace_text, record_bytes
+from juncture.persistence.format import config_of, namespace_levels, namespace_text
 from juncture.persistence.reading import Matches, read_checkpoint, read_page, read_threads
 from juncture.savers.base import Lease, LoadedCheckpoint, Saver
-from juncture.types import RunResult, StateDiff, StateSnapshot, StateUpdate, ThreadSnapshot
+from juncture.types import RunResult, StateDiff, StateSnapshot, ThreadSnapshot
 
 if TYPE_CHECKING:
     from juncture.graph.calls import Call
@@ -112,7 +112,10 @@ class ThreadPrograms:
     def _below(
         self, tables: Tables, saved: Saved, place: Place, *, nested: bool
     ) -> Asking[dict[str, Mapping[str, Any] | StateSnapshot]]:
-        """What is known of the nested graphs that are due and have begun."""
+        """What is known of the nested graphs that are due and have begun.
+
+        Of an older state: what they came to then, or of one that remembers, what it remembered then.
+        """
         found: dict[str, Mapping[str, Any] | StateSnapshot] = {}
         due = due_tasks(tables, saved.state, all_records(saved, place.thread_id, place.namespace))
         graphs = [(task, graph) for task in due if (graph := is_graph(tables, task.name)) is not None]
@@ -122,20 +125,48 @@ class ThreadPrograms:
         for task, graph in graphs:
             levels = (*place.namespace, task.name if graph.remembers else task.id)
             if namespace_text(levels) in begun:
-                then = saved.state.memory.get(task.name) if graph.remembers and place.checkpoint_id else None
-                if graph.remembers and place.checkpoint_id and then is None:
+                there: Place | None = Place(place.thread_id, levels, None)
+                remembered = saved.state.memory.get(task.name) if graph.remembers else None
+                if place.checkpoint_id and graph.remembers:
+                    there = None if remembered is None else there._replace(checkpoint_id=remembered)
+                elif place.checkpoint_id or ">" in saved.state.branch:
+                    there = yield from self._then(there, saved, remembered)
+                if there is None:
                     continue  # it hadn't begun yet
-                below = Place(place.thread_id, levels, then)
                 if nested:
-                    found[task.id] = yield from self._snapshot(below, nested=True)
+                    found[task.id] = yield from self._snapshot(there, nested=True)
                 else:
-                    found[task.id] = config_of(place.thread_id, levels, then)
+                    found[task.id] = config_of(place.thread_id, levels, there.checkpoint_id)
         return found
+
+    def _then(self, there: Place, around: Saved, remembered: str | None) -> Asking[Place | None]:
+        """Where a nested graph stood at the end of the step that follows a checkpoint around it; None if nowhere.
+
+        If it didn't run in that step, it stands where it stood before, if it remembers that.
+        """
+        counted = (around.checkpoint_id, *around.state.edited)
+        before: str | None = None
+        while True:
+            page, before = yield from read_page(
+                self.saver,
+                self.codec,
+                there.thread_id,
+                namespace_text(there.namespace),
+                before=before,
+                limit=PAGE,
+                matches=lambda _, header: header.get("around", counted)[0] in counted,
+                values=False,
+            )
+            if page:
+                shows_newest = around.is_newest and page[0].is_newest
+                return there if shows_newest else there._replace(checkpoint_id=page[0].checkpoint_id)
+            if before is None:
+                return None if remembered is None else there._replace(checkpoint_id=remembered)
 
     def diff(self, first: Where, second: Where) -> Asking[StateDiff]:
         """What differs between two states."""
-        one = yield from self._known(place_of(first))
-        two = yield from self._known(place_of(second))
+        one = yield from self.known(place_of(first))
+        two = yield from self.known(place_of(second))
         a, b = one.state.values, two.state.values
         same = self.codec.encode
         return StateDiff(
@@ -144,7 +175,12 @@ class ThreadPrograms:
             {key: (a[key], b[key]) for key in a if key in b and same(a[key]) != same(b[key])},
         )
 
-    def _known(self, place: Place) -> Asking[Saved]:
+    def known(self, place: Place) -> Asking[Saved]:
+        """The checkpoint at a place.
+
+        Raises:
+            ThreadNotFoundError: There is none.
+        """
         text = namespace_text(place.namespace)
         saved = yield from read_checkpoint(self.saver, self.codec, place.thread_id, text, place.checkpoint_id)
         if saved is None:
@@ -165,69 +201,13 @@ class ThreadPrograms:
                 listed.append(thread_snapshot(self.tables, thread.thread_id, saved, holder, runs=runs))
         return listed
 
-    def edit(
-        self,
-        make: Callable[[Place, Sequence[Sequence[StateUpdate]], Held], Call],
-        place: Place,
-        supersteps: Sequence[Sequence[StateUpdate]],
-    ) -> Asking[str | None]:
-        """Edits a state, and tells the graphs around it, under one lease; the id of the new checkpoint.
-
-        Args:
-            make: Makes the call that edits one namespace.
-            place: Which.
-            supersteps: What is written.
-        """
-        thread_id, namespace = place.thread_id, place.namespace
-        held = yield from leases.acquire(self.saver, thread_id, "raise", doing=leases.EDITING)
-        try:
-            call = make(place, supersteps, held)
-            head: str | None = yield Ask(call, "edit")
-            made = head
-            while namespace:
-                yield from self._tell_parents(thread_id, namespace, held.lease)
-                if call.node is None or not call.tables.remembers:
-                    break
-                # The graph around one with a memory of its own says at which checkpoint it stands.
-                knows = [[StateUpdate({call.node.name: made}, MEMORY)]]
-                namespace = namespace[:-1]
-                call = make(Place(thread_id, namespace, None), knows, held)
-                made = yield Ask(call, "edit")
-            return head
-        finally:
-            recent.forget(self.saver, thread_id)
-            yield from leases.release(self.saver, held)
-
-    def _tell_parents(self, thread_id: str, namespace: tuple[str, ...], lease: Lease) -> Asking[None]:
-        """Closes, in the graphs around an edited one, the questions that it no longer asks."""
-        below = yield from self._known(Place(thread_id, namespace, None))
-        still = {q.id for q in open_questions(all_records(below, thread_id, namespace))}
-        for depth in range(len(namespace) - 1, -1, -1):
-            around = Place(thread_id, namespace[:depth], None)
-            saved = yield from self._known(around)
-            closed = [
-                TaskRecord(record.task_id, "answer", record.name, None)
-                for record in all_records(saved, thread_id, around.namespace)
-                if record.kind == "question"
-                and record.content.namespace[: len(namespace)] == namespace
-                and record.name not in still
-            ]
-            if closed:
-                args = (
-                    thread_id,
-                    namespace_text(around.namespace),
-                    saved.checkpoint_id,
-                    [record_bytes(self.codec, record) for record in closed],
-                )
-                yield Ask(self.saver, "put_records", args, {"lease": lease})
-
     # ---- looking after threads
 
     def archive(self, thread_id: str) -> Asking[str]:
         """Moves a thread; its new id."""
 
         def moving(_: Lease) -> Asking[str]:
-            saved = yield from self._known(Place(thread_id, (), None))
+            saved = yield from self.known(Place(thread_id, (), None))
             kept = yield from self._free_id(f"{thread_id}@{saved.checkpoint_id}")
             yield from upkeep.copy_thread(self.saver, self.codec, thread_id, kept)
             yield Ask(self.saver, "delete_thread", (thread_id,))
@@ -378,34 +358,6 @@ class History:
             snapshot(self._tables, saved, place.thread_id, place.namespace, nested={}, newest=False)
             for saved in page
         ]
-
-
-def nested_tables(tables: Tables, namespace: tuple[str, ...]) -> Tables:
-    """The tables of the nested graph that a namespace names.
-
-    Raises:
-        ConfigError: There is none.
-    """
-    node = nested_node(tables, namespace)
-    return tables if node is None or node.graph is None else node.graph
-
-
-def nested_node(tables: Tables, namespace: tuple[str, ...]) -> Node | None:
-    """The node that the nested graph of a namespace is; None for the graph that is called.
-
-    Raises:
-        ConfigError: There is none.
-    """
-    node: Node | None = None
-    for level in namespace:
-        name = level if level in tables.nodes else level.rpartition(":")[0]
-        node = tables.nodes.get(name)
-        if node is None or node.kind != GRAPH or node.graph is None:
-            raise ConfigError(
-                f"Subgraph {name} not found: the namespace {namespace_text(namespace)!r} names no nested graph of this one"
-            )
-        tables = node.graph
-    return node
 
 
 def _matching(wanted: Mapping[str, Any] | None) -> Matches:

@@ -32,6 +32,8 @@ A checkpoint stands in a saver as columns, a header, and parts (`juncture.savers
     memory    {node: checkpoint id}       see `State`
     owner     task id                     see `State`
     origin    thread id                   see `State`
+    around    [checkpoint id, count]      see `State`
+    edited    [checkpoint id, …]          see `State`
     metadata  {name: value}               what the caller of the run gave; to be listed and filtered
     size      int                         the bytes of the body as one whole part, when that was last known
 
@@ -73,7 +75,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn, cast
 
-from juncture.engine.state import RecordKind, Saved, State, TaskRecord
+from juncture.engine.state import Around, RecordKind, Saved, State, TaskRecord
 from juncture.errors import SerializationError
 from juncture.persistence import places
 from juncture.persistence.codec import Codec, Objects
@@ -145,6 +147,10 @@ def header_bytes(  # noqa: C901 - an entry each; a loop over all of them costs m
         header["owner"] = state.owner
     if state.origin:
         header["origin"] = state.origin
+    if state.around is not None:
+        header["around"] = list(state.around)
+    if state.edited:
+        header["edited"] = list(state.edited)
     if metadata:
         header["metadata"] = dict(metadata)
     if size:
@@ -350,6 +356,8 @@ def bare_state(step: int, header: dict[str, Any]) -> State:
         memory=header.get("memory", {}),
         owner=header.get("owner", ""),
         origin=header.get("origin", ""),
+        around=Around(*header["around"]) if "around" in header else None,
+        edited=tuple(header.get("edited", ())),
     )
 
 

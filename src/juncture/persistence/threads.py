@@ -180,6 +180,10 @@ class ThreadLog:
         """Something wasn't saved: what is known of the thread may not be what it holds."""
         self._ended = False
 
+    def take(self, held: leases.Held) -> None:
+        """Has the run use a lease that was taken already; it is given back at its end."""
+        self._held = held
+
     # ---- both kinds of code
 
     def load(self, namespace: Namespace = (), checkpoint_id: str | None = None) -> Saved | None:
@@ -346,6 +350,8 @@ class ThreadLog:
         point = self._points.get(namespace)
         if point is None:
             point = self._points[namespace] = self._new_point(namespace_text(namespace))
+        if not state.step and source == "input":
+            point.base = None  # it begins, whatever another branch left in this namespace
         now = self._clock()
         checkpoint_id = self._ids.next(now, point.head)
         try:

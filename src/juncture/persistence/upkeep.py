@@ -126,8 +126,9 @@ def delete_thread(saver: Saver, thread_id: str) -> Asking[None]:
 def prune(saver: Saver, codec: Codec, thread_id: str, keeps: Keeps) -> Asking[int]:
     """Removes the checkpoints of a thread that aren't kept, but never the newest; how many that were.
 
-    The checkpoints of a nested graph go with the step that it ran in: when no checkpoint before that step is left. Of one with a
-    memory of its own, those stay at which it stood in what is left of the graph around it.
+    The checkpoints of a nested graph go with the step that it ran in: when no checkpoint before that step is left. Until then,
+    those stay at which it paused, and of one with a memory of its own, those at which it stood in what is left of the
+    graph around it.
 
     Raises:
         ThreadBusyError: A run has the thread. Nothing was removed.
@@ -142,7 +143,9 @@ def prune(saver: Saver, codec: Codec, thread_id: str, keeps: Keeps) -> Asking[in
         steps: dict[tuple[str, ...], set[int]] = {}
         remembered: set[str] = set()
         for levels, namespace in sorted((namespace_levels(text), text) for text in namespaces):
-            listed: list[LoadedCheckpoint] = yield Ask(saver, "history", (thread_id, namespace))
+            listed: list[LoadedCheckpoint] = yield Ask(
+                saver, "history", (thread_id, namespace), {"records": len(namespaces) > 1}
+            )
             if levels and not _is_reachable(levels, steps):
                 gone = listed
             else:
@@ -156,6 +159,13 @@ def prune(saver: Saver, codec: Codec, thread_id: str, keeps: Keeps) -> Asking[in
                 steps[levels] = {stored.step for stored in left}
                 for stored in left:
                     remembered.update(read_header(codec, stored.header).get("memory", {}).values())
+                remembered.update(
+                    record.name
+                    for found in listed
+                    if found.checkpoint.checkpoint_id not in dropped
+                    for record in found.records
+                    if record.kind == "nested"
+                )
             if gone:
                 ids = [found.checkpoint.checkpoint_id for found in gone]
                 yield Ask(saver, "drop", (thread_id, namespace, ids))
