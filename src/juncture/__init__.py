@@ -31,6 +31,7 @@ from juncture.errors import (
     JunctureError,
     LeaseLostError,
     NodeCancelledError,
+    NodeTimeoutError,
     NothingToResumeError,
     PendingInterruptError,
     ResumeMismatchError,
@@ -73,6 +74,7 @@ from juncture.types import (
     StreamPart,
     TaskSnapshot,
     ThreadSnapshot,
+    TimeoutPolicy,
 )
 
 __all__ = [
@@ -111,6 +113,7 @@ __all__ = [
     "MessagesState",
     "NodeCancelledError",
     "NodeFailure",
+    "NodeTimeoutError",
     "NothingToResumeError",
     "OverAllState",
     "Overwrite",
@@ -142,6 +145,7 @@ __all__ = [
     "ThreadBusyError",
     "ThreadNotFoundError",
     "ThreadSnapshot",
+    "TimeoutPolicy",
     "add_messages",
     "failure",
     "get_config",

@@ -18,6 +18,7 @@ they get a note and the attribute ``__juncture__`` (read it with `failure`).
     ├── StuckJoinError                         the run would end while a join waits for the rest of its sources
     ├── GraphRecursionError (also RecursionError)   the limit of supersteps was reached
     ├── NodeCancelledError                     a node raised the event loop's cancellation by itself
+    ├── NodeTimeoutError                       a try of a node took longer than its time limit
     ├── InterruptError                         questions and answers
     │   ├── PendingInterruptError              plain input was given to a thread with open questions
     │   ├── NothingToResumeError               there is no open question, or no paused run
@@ -43,7 +44,7 @@ they get a note and the attribute ``__juncture__`` (read it with `failure`).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 
 class JunctureError(Exception):
@@ -122,6 +123,49 @@ class GraphRecursionError(JunctureError, RecursionError):
 
 class NodeCancelledError(JunctureError):
     """A node raised the event loop's cancellation though nobody had cancelled it."""
+
+
+class NodeTimeoutError(JunctureError):
+    """A try of a node took longer than its time limit. Nothing that it did counts.
+
+    Not a `TimeoutError`, which is an `OSError`: a retry policy retries this by default.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        elapsed: float,
+        kind: Literal["run", "idle"],
+        *,
+        run_timeout: float | None = None,
+        idle_timeout: float | None = None,
+    ) -> None:
+        """Takes the node, the seconds that passed (since its beginning, or its last sign of life), and both limits."""
+        self.elapsed = elapsed
+        """Seconds since the try began, or, for ``idle``, since its last sign of life."""
+        self.kind: Literal["run", "idle"] = kind
+        """Which limit was reached."""
+        self.run_timeout = run_timeout
+        self.idle_timeout = idle_timeout
+        limit = run_timeout if kind == "run" else idle_timeout
+        self.timeout: float = limit if limit is not None else elapsed
+        """The limit that was reached, in seconds."""
+        what = "took longer than" if kind == "run" else "gave no sign of life for"
+        super().__init__(
+            f"node {node!r} {what} {self.timeout:g} s (after {elapsed:.3g} s it was stopped or abandoned); give it more time "
+            f"with timeout=, retry it with retry_policy=, or let it call runtime.heartbeat() under an idle_timeout",
+            node=node,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        limits = {"run_timeout": self.run_timeout, "idle_timeout": self.idle_timeout}
+        return (_timeout_error, (self.node, self.elapsed, self.kind, limits), self.__dict__)
+
+
+def _timeout_error(
+    node: str, elapsed: float, kind: Literal["run", "idle"], limits: dict[str, float | None]
+) -> NodeTimeoutError:
+    return NodeTimeoutError(node, elapsed, kind, **limits)
 
 
 class InterruptError(JunctureError):

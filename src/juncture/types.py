@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, TypeAlias
+from math import isfinite
+from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, Protocol, TypeAlias
 
 from typing_extensions import TypeVar
 
@@ -97,6 +98,73 @@ class Overwrite(Generic[ValueT]):
     value: ValueT
 
 
+class Span(Protocol):
+    """A span of time: a `datetime.timedelta`."""
+
+    def total_seconds(self) -> float:
+        """Its length."""
+        ...
+
+
+def _seconds(name: str, given: Any) -> float | None:
+    """A span of time in seconds, from a number or a `datetime.timedelta`."""
+    if given is None:
+        return None
+    seconds: Any = given.total_seconds() if hasattr(given, "total_seconds") else given
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise TypeError(f"{name} is a number of seconds or a timedelta, got {given!r}")
+    if not isfinite(seconds) or seconds <= 0:
+        raise ValueError(f"{name} must be greater than 0, and finite, got {given!r}")
+    return float(seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeoutPolicy:
+    """How long one try of a node may take. What takes longer ends with `NodeTimeoutError`.
+
+    Spans are seconds or a `datetime.timedelta`, and are kept as seconds. Where neither is given, there is no limit.
+
+    Raises:
+        ValueError: A span that isn't greater than 0, or an unknown `refresh_on`.
+
+    Source:
+        LangGraph 1.2.24, where only async nodes can have one.
+    """
+
+    run_timeout: float | Span | None = None
+    """For the whole try."""
+    idle_timeout: float | Span | None = None
+    """From one sign of life to the next."""
+    refresh_on: Literal["auto", "heartbeat"] = "auto"
+    """What counts as a sign of life. ``"auto"``: what it sends or yields, calls that it makes and what they give, steps of
+    a graph nested in it, and ``runtime.heartbeat()``; ``"heartbeat"``: only the last."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "run_timeout", _seconds("run_timeout", self.run_timeout))
+        object.__setattr__(self, "idle_timeout", _seconds("idle_timeout", self.idle_timeout))
+        if self.refresh_on not in ("auto", "heartbeat"):
+            raise ValueError(f'refresh_on is "auto" or "heartbeat", got {self.refresh_on!r}')
+
+
+Timeout: TypeAlias = "float | Span | TimeoutPolicy"
+"""A time limit: a policy, or the `TimeoutPolicy.run_timeout` alone."""
+
+
+def timeout_policy(given: Timeout | None) -> TimeoutPolicy | None:
+    """A time limit as a policy; None where nothing is limited.
+
+    Raises:
+        TypeError: It isn't a time limit.
+        ValueError: It isn't greater than 0.
+    """
+    policy = given if isinstance(given, TimeoutPolicy) else None
+    if policy is None and given is not None:
+        policy = TimeoutPolicy(run_timeout=_seconds("timeout", given))
+    if policy is None or (policy.run_timeout is None and policy.idle_timeout is None):
+        return None
+    return policy
+
+
 class Send:
     """One extra task of `node` in the next step, with `arg` as its input instead of the state.
 
@@ -106,13 +174,18 @@ class Send:
 
     __slots__ = ("arg", "node", "timeout")
 
-    def __init__(self, node: str, arg: Any = None, *, timeout: float | None = None) -> None:
-        """Names the node, its input, and a time limit in seconds for this task instead of the node's own."""
+    def __init__(self, node: str, arg: Any = None, *, timeout: Timeout | None = None) -> None:
+        """Names the node, its input, and a time limit for this task instead of the node's own.
+
+        Raises:
+            TypeError: `node` isn't a string, or `timeout` no time limit.
+            ValueError: `timeout` isn't greater than 0.
+        """
         if not isinstance(node, str):
             raise TypeError(f"Send needs a node name as its first argument, got {type(node).__name__}")
         self.node = node
         self.arg = arg
-        self.timeout = timeout
+        self.timeout = None if timeout is None else timeout_policy(timeout)
 
     def __repr__(self) -> str:
         extra = "" if self.timeout is None else f", timeout={self.timeout!r}"
@@ -225,6 +298,12 @@ class ExecutionInfo:
     namespace: tuple[str, ...]
     node_attempt: int
     """From 1."""
+    node_first_attempt_time: float
+    """When the first try began: seconds since the epoch."""
+
+
+def _no_heartbeat() -> None:
+    """Where nothing measures time."""
 
 
 @dataclass(frozen=True)
@@ -239,6 +318,9 @@ class Runtime(Generic[ContextT]):
     """Where the node's code is running."""
     config: Mapping[str, Any]
     """The call's config, as it was given."""
+    heartbeat: Callable[[], None] = _no_heartbeat
+    """Says that the node is alive, where its `TimeoutPolicy` has an `idle_timeout`; from any thread. Raises `Cancelled`, which
+    is no `Exception`, once the run was stopped or the try has timed out, so that work in a loop ends there."""
 
 
 @dataclass(frozen=True, slots=True)

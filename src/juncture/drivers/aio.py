@@ -10,20 +10,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import suppress
 from contextvars import Context, copy_context
-from heapq import heappush
 from inspect import CORO_CREATED, getcoroutinestate
-from itertools import count
 from threading import Event as Flag
 from threading import get_ident
 from typing import Any, cast
 
+from juncture.drivers.abandon import abandon_all
 from juncture.drivers.arrivals import AsyncArrivals
 from juncture.drivers.attempt import body, body_async, generate, route_async
 from juncture.drivers.awaiting import in_context, is_by_group
 from juncture.drivers.base import BUFFERED_PARTS
 from juncture.drivers.calls import CallFuture
 from juncture.drivers.context import TaskContext
+from juncture.drivers.deadline import Deadline
 from juncture.drivers.place import locate
 from juncture.drivers.run import Part, Program, Shared
 from juncture.engine.begin import Request
@@ -31,6 +32,7 @@ from juncture.engine.effects import (
     Called,
     Done,
     Emit,
+    Event,
     Failed,
     Load,
     Outcome,
@@ -64,7 +66,6 @@ class AsyncDriver(AsyncArrivals):
         super().__init__(shared, tables, request, log, outer)
         self._own = asyncio.current_task()
         self._cancelled_before = self._own.cancelling() if self._own is not None else 0
-        self._ticket = count()
         self._tasks: set[asyncio.Task[None]] = set()
         self._pumping: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
@@ -167,8 +168,7 @@ class AsyncDriver(AsyncArrivals):
             elif kind is Start:
                 program.active += 1
                 if effect.delay > 0:
-                    when = self.event_loop.time() + effect.delay
-                    heappush(self.timers, (when, next(self._ticket), program, effect.task))
+                    self.timers.delay(program, effect.task, effect.delay)
                 else:
                     self.due.append((program, effect.task))
             elif kind is Save:
@@ -230,12 +230,15 @@ class AsyncDriver(AsyncArrivals):
         node = task.node
         if node.kind == ENTRY:
             return True
-        return not program.hears if node.kind == ASYNC else node.kind == SYNC and node.inline
+        return not program.beside if node.kind == ASYNC else node.kind == SYNC and node.inline
 
-    async def _attempt_here(self, program: Program, task: Task) -> Outcome:
+    async def _attempt_here(self, program: Program, task: Task) -> Event:
         """A lone task, in the run's own asyncio task."""
         context = copy_context()
         self.inside += 1
+        policy = task.limits or task.node.timeout
+        deadline = None if policy is None else Deadline(self, program, task, policy)
+        outcome: Event
         try:
             if task.node.kind == ASYNC:
                 outcome = await in_context(context, context.run(body_async, program, task), self._note_cancel)
@@ -243,8 +246,16 @@ class AsyncDriver(AsyncArrivals):
                 outcome = context.run(body, program, task)
             if task.node.routers and type(outcome) is Done:
                 outcome = await in_context(context, context.run(route_async, program, outcome))
+        except asyncio.CancelledError:
+            if deadline is None or not deadline.expired:
+                raise
+            outcome = Stopped(task)
         finally:
             self.inside -= 1
+            if deadline is not None:
+                deadline.close()
+        if deadline is not None:
+            outcome = deadline.outcome(outcome)
         if self._pumping is not None:
             await self._end_pump()
         if self.fatal is not None:
@@ -255,8 +266,8 @@ class AsyncDriver(AsyncArrivals):
 
     def begin(self, program: Program, task: Task) -> None:
         """Begins a task beside others."""
-        kind = task.node.kind
-        if kind == GRAPH:
+        if task.node.kind == GRAPH:
+            self.measure(program, task)
             self.begin_graph(program, task)
             return
         if not self.has_slot(program, task):
@@ -264,7 +275,8 @@ class AsyncDriver(AsyncArrivals):
         if program.live is None:
             program.live = {}
         self.active += 1
-        if kind in (SYNC, GENERATOR) and not task.node.inline:
+        self.measure(program, task)
+        if self.on_worker(task):
             program.live[task] = False
             context = copy_context()
             self.pool.submit(lambda: self._work(program, task, context))
@@ -286,6 +298,8 @@ class AsyncDriver(AsyncArrivals):
             outcome = Stopped(task)
         except BaseException as error:  # noqa: BLE001 - raised by the loop as it is
             outcome = Failed(task, error)
+        if task.limit is not None:
+            task.limit.end()
         self.post((program, outcome))
 
     async def _routed(self, program: Program, outcome: Outcome) -> Outcome:
@@ -307,11 +321,13 @@ class AsyncDriver(AsyncArrivals):
 
     def _work(self, program: Program, task: Task, context: Context) -> None:
         """One sync task's body, on a worker; its routers run on the loop's thread."""
-        live = program.live if program.live is not None else {}
-        if live.get(task):
+        if self.stops(program, task):
             self.post((program, Stopped(task)))
             return
         outcome: Outcome
+        limit = task.limit
+        if limit is not None:
+            limit.begin()
         try:
             if task.node.kind == GENERATOR:
                 outcome = self.exhaust(program, task, context, routes=False)
@@ -319,10 +335,15 @@ class AsyncDriver(AsyncArrivals):
                 outcome = context.run(body, program, task)
         except BaseException as error:  # noqa: BLE001 - KeyboardInterrupt and SystemExit end the run, not the worker
             outcome = Failed(task, error)
-        if task.node.routers and type(outcome) is Done:
-            self.event_loop.call_soon_threadsafe(self._begin_route, program, outcome, context)
-        else:
-            self.post((program, outcome))
+        if task.node.routers and type(outcome) is Done and not self.stops(program, task):
+            with suppress(
+                RuntimeError
+            ):  # the loop was closed under an abandoned worker: nobody listens any more
+                self.event_loop.call_soon_threadsafe(self._begin_route, program, outcome, context)
+            return
+        if limit is not None:
+            limit.end()
+        self.post((program, outcome))
 
     def _begin_route(self, program: Program, outcome: Done, context: Context) -> None:
         async def routed() -> None:
@@ -340,6 +361,10 @@ class AsyncDriver(AsyncArrivals):
         running.add_done_callback(self._tasks.discard)
 
     # ---- the outside
+
+    def on_worker(self, task: Task) -> bool:
+        """Sync nodes do, but those declared ``inline=True``."""
+        return task.node.kind in (SYNC, GENERATOR) and not task.node.inline
 
     def stop_task(self, program: Program, task: Task) -> None:
         """An async task is cancelled; a queued sync one won't begin; a running sync one is waited for."""
@@ -484,7 +509,7 @@ class AsyncDriver(AsyncArrivals):
             self.cancel(root)
             self.end_calls()
             if self._abandons:
-                self._abandon(root)
+                abandon_all(self, root)
             while self.active or root.active:
                 self.parts.clear()  # nobody will have them
                 try:
@@ -492,21 +517,9 @@ class AsyncDriver(AsyncArrivals):
                 except asyncio.CancelledError:
                     self._abandons = True
                     self.cancel(root)
-                    self._abandon(root)
+                    abandon_all(self, root)
         if self.outer is None:
             self.pool.close()
-
-    def _abandon(self, program: Program) -> None:
-        """Waits no longer for sync nodes on workers: they can't be stopped, and what they still do is discarded."""
-        for task, running in list((program.live or {}).items()):
-            if isinstance(running, Program):
-                self._abandon(running)
-            elif isinstance(running, bool) and task not in self.abandoned:
-                self.abandoned.add(task)
-                self.pool.abandoned = True
-                self.halt_inner(task)
-                self.active -= 1
-                self.heard(program, Stopped(task))
 
     async def _end_pump_now(self) -> None:
         pump, self._pumping = self._pumping, None

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import suppress
-from heapq import heappop
 from threading import get_ident
 
+from juncture.drivers.abandon import is_forgotten
 from juncture.drivers.base import Driver
 from juncture.drivers.context import TaskContext
 from juncture.drivers.pool import Pool
@@ -46,11 +46,11 @@ class AsyncArrivals(Driver):
 
     async def listen(self) -> tuple[Program, Event] | None:
         """Waits for what arrives, up to the next event or until something is to be shown; whom to tell it."""
-        inbox = self.inbox
+        inbox, timers = self.inbox, self.timers
+        if timers.limits and self.take_due():
+            return None
         while not inbox and not self.parts and not self._freed:
-            if self.timers and self.timers[0][0] <= self.event_loop.time():
-                _, _, program, task = heappop(self.timers)
-                self.due.append((program, task))
+            if timers and self.take_due():
                 return None
             await self._wait_for_arrival()
         self._freed = False
@@ -68,7 +68,7 @@ class AsyncArrivals(Driver):
                 parts.append(arrival)
                 continue
             program, event = arrival
-            if event.task in self.abandoned:
+            if self.abandoned and is_forgotten(self, event):
                 continue
             if type(event) is not Called and event.task.node.kind != GRAPH:
                 self.active -= 1
@@ -80,8 +80,9 @@ class AsyncArrivals(Driver):
     async def _wait_for_arrival(self) -> None:
         waker = self.waker = self.event_loop.create_future()
         timers: list[asyncio.TimerHandle] = []
-        if self.timers:
-            timers.append(self.event_loop.call_at(self.timers[0][0], self.wake_up))
+        patience = self.timers.patience(self.wake, idle=not self.active) if self.timers else None
+        if patience is not None:
+            timers.append(self.event_loop.call_later(patience, self.wake_up))
         if self.pool.backlog:
             timers.append(self.event_loop.call_later(0.001, self._grow))
         try:

@@ -59,6 +59,8 @@ class Try(TaskContext):
         if program.shared.observer is not None:
             program.shared.observer.enter(program.namespace, task.id)
         node = task.node
+        if node.retry and task.first_time is None:
+            self.first_time()
         self.given = given = input_of(task, program.loop.state.flat)
         if node.inject:
             self.kwargs = self.arguments(node.inject)
@@ -196,6 +198,8 @@ async def body_async(program: Program, task: Task) -> Outcome:
         source = cast("AsyncGenerator[Any, None]", call(this.given, **this.kwargs))
         async with aclosing(source):
             async for piece in source:
+                if task.limit is not None:
+                    task.limit.did()
                 for emit in pieces.add(piece):
                     program.send_part(emit)
                 await program.wait_for_room()

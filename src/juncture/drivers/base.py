@@ -16,14 +16,16 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from contextvars import Context
 from datetime import UTC, datetime
-from heapq import heapify
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from juncture.drivers.abandon import expire
 from juncture.drivers.attempt import generate, place_of
+from juncture.drivers.clock import CLOCK
 from juncture.drivers.place import locate
 from juncture.drivers.pool import Pool
 from juncture.drivers.run import Observer, Part, Program, Shared, part_of
+from juncture.drivers.timers import Limit, Timers, sign_of_life
 from juncture.engine.begin import Request
 from juncture.engine.effects import (
     Called,
@@ -40,6 +42,7 @@ from juncture.engine.effects import (
     Warn,
 )
 from juncture.engine.goback import where_it_stood
+from juncture.engine.limits import limits_of
 from juncture.engine.nested import nested_program
 from juncture.engine.returns import Reader, Returned
 from juncture.engine.run import Loop
@@ -86,8 +89,9 @@ class Driver(ABC):
         """Due, but over the limit of concurrency until a slot is free."""
         self.holding: set[Task] = set()
         """The tasks that have a slot."""
-        self.timers: list[tuple[float, int, Program, Task]] = []
-        """Due later: (when, ticket, program, task), a heap."""
+        self.clock = CLOCK.get()
+        self.timers = Timers(self.clock)
+        self.later = self.timers.later
         self.active: int = 0
         """How many tasks without a program of their own were begun and not heard of."""
         self.inside = 0
@@ -118,7 +122,7 @@ class Driver(ABC):
     @property
     def alone(self) -> bool:
         """Whether nothing else could go on meanwhile, so that a task may run right here."""
-        return not (self.active or self.inside or self.ready or self.due or self.held or self.timers)
+        return not (self.active or self.inside or self.ready or self.due or self.held or self.later)
 
     # ---- programs
 
@@ -241,6 +245,23 @@ class Driver(ABC):
             known = outer.program.driver.inner.setdefault(outer.task, set())
             (known.add if runs else known.discard)(self)
 
+    def measure(self, program: Program, task: Task) -> None:
+        """Begins to measure a try, if it has a time limit. On a worker it begins with the code."""
+        policy = limits_of(task)
+        if policy is not None:
+            limit = self.timers.limit(program, task, policy)
+            if not self.on_worker(task):
+                limit.begin()
+
+    def take_due(self) -> bool:
+        """Begins, or ends, something whose time has come; whether there was anything."""
+        due = self.timers.due()
+        if isinstance(due, Limit):
+            expire(self, due)
+        elif due is not None:
+            self.due.append(due)
+        return due is not None
+
     def halt_inner(self, task: Task) -> None:
         """Stops the runs that a task which was told to stop, or is abandoned, waits for; from any thread."""
         for driver in list(self.inner.get(task, ())):
@@ -267,6 +288,10 @@ class Driver(ABC):
             if program.live is not None:
                 program.live.pop(task, None)
             self.free_slot(task)
+            if task.limit is not None:
+                event = task.limit.outcome(event)
+        if self.timers.limits:
+            sign_of_life(program, task)
         if not program.closed:
             return program, event
         if program.active or program.parent is None or program.task is None:
@@ -297,10 +322,8 @@ class Driver(ABC):
             for owner, task in [entry for entry in line if matches(*entry)]:
                 line.remove((owner, task))
                 self.arrived(owner, Stopped(task))
-        for entry in [entry for entry in self.timers if matches(entry[2], entry[3])]:
-            self.timers.remove(entry)
-            self.arrived(entry[2], Stopped(entry[3]))
-        heapify(self.timers)
+        for owner, task in self.timers.drop(matches):
+            self.arrived(owner, Stopped(task))
 
     def close_program(self, child: Program) -> None:
         """Ends a nested program whose outcome nobody wants any more."""
@@ -372,8 +395,8 @@ class Driver(ABC):
         raise error
 
     def stops(self, program: Program, task: Task) -> bool:
-        """Whether a running task was told to stop, or its whole run was."""
-        return self.stopping or (program.live or {}).get(task) is True
+        """Whether a running task was told to stop or abandoned, or its whole run was told."""
+        return self.stopping or task in self.abandoned or (program.live or {}).get(task) is True
 
     def exhaust(self, program: Program, task: Task, context: Context, *, routes: bool) -> Outcome:
         """One try of a generator node on a worker: every piece is sent as it comes."""
@@ -382,6 +405,8 @@ class Driver(ABC):
             try:
                 while True:
                     emit = next(pieces)
+                    if task.limit is not None:
+                        task.limit.did()
                     if emit is not None:
                         send(part_of(program, emit))
                     if self.stops(program, task):
@@ -404,6 +429,10 @@ class Driver(ABC):
     @abstractmethod
     def wake(self) -> None:
         """Has the driver look again at what it holds back; from any thread."""
+
+    @abstractmethod
+    def on_worker(self, task: Task) -> bool:
+        """Whether a task that doesn't run right here runs on a worker, where it can't be stopped."""
 
     @abstractmethod
     def stop_task(self, program: Program, task: Task) -> None:

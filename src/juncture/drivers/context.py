@@ -76,10 +76,17 @@ class TaskContext:
     def runtime(self) -> Runtime[Any]:
         """Everything that the run offers."""
         if self._runtime is None:
+            shared = self.program.shared
             self._runtime = Runtime(
-                self.program.shared.context, self.writer, self.execution_info, self.config
+                shared.context, self.writer, self.execution_info, self.config, self.heartbeat
             )
         return self._runtime
+
+    def heartbeat(self) -> None:
+        """A sign of life."""
+        self.check_running("runtime.heartbeat()")
+        if self.task.limit is not None:
+            self.task.limit.touch()
 
     @property
     def execution_info(self) -> ExecutionInfo:
@@ -93,7 +100,15 @@ class TaskContext:
             task.step,
             self.program.namespace,
             task.attempt,
+            self.first_time(),
         )
+
+    def first_time(self) -> float:
+        """When the first try of the task began, in seconds since the epoch; noted when it is first asked for."""
+        task = self.task
+        if task.first_time is None:
+            task.first_time = self.program.driver.clock.wall()
+        return task.first_time
 
     # ---- waiting
 

@@ -70,6 +70,12 @@ class Pool:
             del work  # what the work held must not live until the next one comes
         self._queue.put(None)  # for the next worker
 
+    def abandon(self) -> None:
+        """Somebody gave up waiting for a worker: another may work in its place."""
+        with self._lock:
+            self.abandoned = True
+            self._limit += 1
+
     @contextmanager
     def waiting(self) -> Generator[None, None, None]:
         """While a worker waits for something nested, another may work in its place."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from juncture.drivers.slots import Slots
 from juncture.engine.begin import Request
 from juncture.engine.effects import Emit
+from juncture.engine.limits import limits_of
 from juncture.engine.run import Loop
 from juncture.engine.state import Around
 from juncture.engine.tables import Node, Tables
@@ -80,6 +81,7 @@ class Program:
 
     __slots__ = (
         "active",
+        "beside",
         "closed",
         "driver",
         "gen",
@@ -93,6 +95,7 @@ class Program:
         "shown",
         "tables",
         "task",
+        "timed",
     )
 
     def __init__(
@@ -118,6 +121,12 @@ class Program:
         """Its namespace, as its parts show it."""
         self.hears = self.consumes("custom") or self.consumes("messages")
         """Somebody consumes what its nodes send while they run."""
+        self.timed = parent is not None and (
+            parent.timed or (task is not None and limits_of(task) is not None)
+        )
+        """A time limit stands over all of it, so that none of its nodes may block its driver."""
+        self.beside = self.hears or self.timed
+        """Its nodes don't run in the driver's own thread or asyncio task, so that something may go on meanwhile."""
         self.closed = False
         self.active = 0
         """How many of its tasks were started and not heard of."""
@@ -146,14 +155,16 @@ class Program:
 
     def writer(self, context: TaskContext) -> StreamWriter:
         """The function with which a task sends to the consumers of ``custom``."""
-        if not self.consumes("custom"):
-            return _nobody_listens
         task = context.task
+        if not self.consumes("custom"):
+            return _nobody_listens if task.limit is None else _Silent(context)
         name, step, namespace, send = task.node.name, task.step, self.shown, self.driver.sender(self, task)
 
         def write(value: Any) -> None:
             if context.ended:
                 raise RuntimeError(f"the stream writer of node {name!r} was used after the node had ended")
+            if task.limit is not None:
+                task.limit.did()
             send((namespace, "custom", name, value, step, None))
 
         return write
@@ -176,3 +187,16 @@ def part_of(program: Program, emit: Emit) -> Part:
 
 def _nobody_listens(value: Any) -> None:
     """The writer where nobody consumes ``custom``."""
+
+
+class _Silent:
+    """The writer of a try with a time limit where nobody consumes ``custom``: what it is given is a sign of life."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: TaskContext) -> None:
+        self._context = context
+
+    def __call__(self, value: Any) -> None:
+        self._context.check_running("the stream writer")
+        self._context.task.limit.did()

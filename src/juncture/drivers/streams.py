@@ -134,6 +134,8 @@ class Draining:
         if chunk is None:
             return
         source.chunks.append(chunk)
+        if self.task.limit is not None:
+            self.task.limit.did()
         if self._send is not None:
             self._send(
                 part_of(self.program, chunk_part(self.program.loop.request, self.task, source.key, chunk))

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from contextvars import Context, copy_context
-from heapq import heappop, heappush
-from itertools import count
 from queue import Empty, SimpleQueue
 from threading import Condition
 from threading import Event as Flag
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
+from juncture.drivers.abandon import is_forgotten
 from juncture.drivers.attempt import body, body_async, generate, is_cancellation, route, route_async
 from juncture.drivers.base import BUFFERED_PARTS, Driver
 from juncture.drivers.calls import CallFuture
@@ -40,6 +39,7 @@ from juncture.engine.effects import (
     Tell,
     Wait,
 )
+from juncture.engine.limits import limits_of
 from juncture.engine.state import Saved
 from juncture.engine.tables import ASYNC, ASYNC_GENERATOR, ENTRY, FACTORY, GENERATOR, GRAPH, SYNC, Tables
 from juncture.engine.task import Task
@@ -101,7 +101,6 @@ class SyncDriver(Driver):
         self._cancelled: set[Task] = set()
         """The async tasks that were told to stop."""
         self._waits = False
-        self._ticket = count()
         self._room: Flag | None = None
         """Set once a worker that waits to send a part may look again; made when the first one has to wait."""
         self._turn: Condition = _NO_TURN
@@ -166,21 +165,23 @@ class SyncDriver(Driver):
         return self._taken_up(*arrival) if arrival is not None else None
 
     def _taken_up(self, program: Program, event: Event) -> tuple[Program, Event] | None:
+        if self.abandoned and is_forgotten(self, event):
+            return None
         if type(event) is not Called and event.task.node.kind != GRAPH:
             self.active -= 1
         return self.heard(program, event)
 
     def _next_arrival(self) -> tuple[Program, Event] | Part | None:
         """Waits for one arrival; None if something is due instead."""
-        pool, inbox = self.pool, self._inbox
+        pool, inbox, timers = self.pool, self._inbox, self.timers
+        if timers.limits and self.take_due():
+            return None
         while not inbox.qsize():
             timeout: float | None = None
-            if self.timers:
-                timeout = self.timers[0][0] - monotonic()
-                if timeout <= 0:
-                    _, _, program, task = heappop(self.timers)
-                    self.due.append((program, task))
+            if timers:
+                if self.take_due():
                     return None
+                timeout = timers.patience(self.wake, idle=not self.active)
             growing = pool.backlog
             if growing:
                 timeout = 0.001 if timeout is None else min(timeout, 0.001)
@@ -215,8 +216,13 @@ class SyncDriver(Driver):
                 task = effect.task
                 if task.node.kind == FACTORY and (reply := self.prepare(program, task)) is not None:
                     continue
-                here = task.node.kind in _BLOCKING and not program.hears
-                if here and self.alone and self.has_slot(program, task):
+                here = task.node.kind in _BLOCKING and not program.beside
+                if (
+                    here
+                    and not (task.limits or task.node.timeout)
+                    and self.alone
+                    and self.has_slot(program, task)
+                ):
                     reply = self._attempt_here(program, task)
                     continue
                 program.active += 1
@@ -236,8 +242,7 @@ class SyncDriver(Driver):
             elif kind is Start:
                 program.active += 1
                 if effect.delay > 0:
-                    when = monotonic() + effect.delay
-                    heappush(self.timers, (when, next(self._ticket), program, effect.task))
+                    self.timers.delay(program, effect.task, effect.delay)
                 else:
                     self.due.append((program, effect.task))
             elif kind is Save:
@@ -327,12 +332,14 @@ class SyncDriver(Driver):
         if program.live is None:
             program.live = {}
         if kind == GRAPH:
+            self.measure(program, task)
             self.begin_graph(program, task)
             return
         if not self.has_slot(program, task):
             return
-        lone = self.alone
+        lone = self.alone and not program.timed and limits_of(task) is None
         self.active += 1
+        self.measure(program, task)
         if kind in (ASYNC, ASYNC_GENERATOR):
             self._begin_on_loop(program, task)
         elif kind == GENERATOR and lone:
@@ -344,10 +351,12 @@ class SyncDriver(Driver):
 
     def _work(self, program: Program, task: Task, context: Any) -> None:
         """One task, on a worker."""
-        live = program.live or {}
-        if live.get(task):
+        if self.stops(program, task):
             self._inbox.put((program, Stopped(task)))
             return
+        limit = task.limit
+        if limit is not None:
+            limit.begin()
         try:
             if task.node.kind == GENERATOR:
                 outcome = self.exhaust(program, task, context, routes=True)
@@ -355,6 +364,8 @@ class SyncDriver(Driver):
                 outcome = attempt(program, task, context)
         except BaseException as error:  # noqa: BLE001 - KeyboardInterrupt and SystemExit end the run, not the worker
             outcome = Failed(task, error)
+        if limit is not None:
+            limit.end()
         self._inbox.put((program, outcome))
 
     def _next_piece(
@@ -415,6 +426,10 @@ class SyncDriver(Driver):
         """An empty arrival has the driver look at what it holds back."""
         self._inbox.put(None)
 
+    def on_worker(self, task: Task) -> bool:
+        """Async nodes and graphs don't."""
+        return task.node.kind not in (ASYNC, ASYNC_GENERATOR, GRAPH)
+
     def stop_task(self, program: Program, task: Task) -> None:
         """A queued task won't begin; an async one is cancelled; a running sync one is waited for."""
         live = program.live
@@ -438,11 +453,11 @@ class SyncDriver(Driver):
             return self.parts.append  # it runs in this very thread, between two parts
         put, size = self._inbox.put, self._inbox.qsize
         live: Mapping[Task, Any] = program.live if program.live is not None else {}
-        handed = 0.0
+        handed, abandoned = 0.0, self.abandoned
 
         def send(part: Part) -> None:
             nonlocal handed
-            if self.stopping or live.get(task) is True:
+            if self.stopping or live.get(task) is True or task in abandoned:
                 raise _stopped()
             if size() >= BUFFERED_PARTS:
                 self._wait_for_consumer(program, task)

@@ -233,8 +233,18 @@ class Called:
     """The driver's: where the outcome goes."""
 
 
+@dataclass(slots=True)
+class TimedOut:
+    """A try took longer than its time limit. It was stopped, or, where that isn't possible, abandoned: it isn't heard of."""
+
+    task: Task
+    kind: Literal["run", "idle"]
+    elapsed: float
+    """Seconds since it began, or since its last sign of life."""
+
+
 Effect: TypeAlias = Load | Save | SaveWrites | Start | Run | Cancel | Wait | Emit | Tell | Warn | Reply
-Event: TypeAlias = Outcome | Called
+Event: TypeAlias = Outcome | Called | TimedOut
 
 
 Program: TypeAlias = Generator[Effect, Any, Any]

@@ -33,6 +33,8 @@ def plan(tables: Tables, state: State, remaining: int) -> list[Task]:
     for index, send in enumerate(state.sends):
         task = Task(tables.nodes[send.node], step, place + index, state.values, remaining, index)
         task.argument = send.arg
+        if send.timeout is not None:
+            task.limits = send.timeout
         tasks.append(task)
     if state.branch:
         for task in tasks:

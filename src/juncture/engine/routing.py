@@ -94,13 +94,13 @@ def _checked_send(tables: Tables, source: str, send: Send) -> Send:
         )
     if send.node not in tables.nodes:
         raise unknown_target(tables, source, send.node)
-    if send.timeout is not None:
+    if send.timeout is not None and tables.nodes[send.node].inline:
         raise RoutingError(
-            f"node {source!r} returned a Send to {send.node!r} with a timeout, and time limits aren't supported yet: "
-            "leave it out",
+            f"node {source!r} returned a Send to {send.node!r} with a time limit, and that node is declared inline=True: it "
+            "blocks the event loop that would have to stop it. Leave one out",
             node=source,
         )
-    return Send(send.node, admitted(send.arg))
+    return Send(send.node, admitted(send.arg), timeout=send.timeout)
 
 
 def unknown_target(tables: Tables, source: str, target: Any) -> RoutingError:

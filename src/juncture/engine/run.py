@@ -41,6 +41,7 @@ from juncture.engine.effects import (
     Start,
     Stopped,
     Tell,
+    TimedOut,
     Wait,
     Warn,
 )
@@ -53,6 +54,7 @@ from juncture.engine.ends import (
     revoked,
     static_stops,
 )
+from juncture.engine.limits import timed_out
 from juncture.engine.plan import advance, plan, revive, unfinished
 from juncture.engine.retry import delay_before_retry
 from juncture.engine.routing import Routes
@@ -236,7 +238,7 @@ class Loop:
                 if listens:
                     yield from self._heard_done(event)
             else:
-                yield from self._hear(event)
+                yield from self._hear(timed_out(event) if isinstance(event, TimedOut) else event)
             if not self.running:
                 break
             event = yield _WAIT
@@ -332,7 +334,7 @@ class Loop:
             records, self.unsaved = self.unsaved, []
             yield self.noting(records)
 
-    def _hear(self, event: Event) -> Program:
+    def _hear(self, event: Outcome | Called) -> Program:
         """Everything but a node that is simply done."""
         task = event.task
         if isinstance(event, Called):
@@ -348,17 +350,21 @@ class Loop:
         elif isinstance(event, Escaped) and not self.request.namespace:
             yield from self._hear(Failed(task, no_parent(event)))
         elif isinstance(event, Failed) and (delay := self._retry_delay(event)) is not None:
-            if task.chunks:
-                yield streaming.discarded(self.request, task)
-            task.attempt += 1
-            task.stands = ()
-            yield Start(task, delay)
+            yield from self._try_again(task, delay)
         elif task.parent is not None:
             self.running -= 1
             yield from self._call_ended(event, task.parent)
         else:
             self.running -= 1
             yield from self._ended(event)
+
+    def _try_again(self, task: Task, delay: float) -> Program:
+        if task.chunks:
+            yield streaming.discarded(self.request, task)
+        again = task.next_try()
+        if task.parent is None:
+            self.tasks[task.place] = again
+        yield Start(again, delay)
 
     def _retry_delay(self, event: Failed) -> float | None:
         if self.stopping or not isinstance(event.error, Exception):

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, Protocol
 from juncture.channels.base import Channel, Reducer
 from juncture.channels.managed import ManagedValue
 from juncture.engine.values import Flat
-from juncture.types import RetryPolicy
+from juncture.types import RetryPolicy, TimeoutPolicy
 
 
 class Project(Protocol):
@@ -139,6 +139,8 @@ class Node:
     shared: bool = False
     """Input is handed out without copying."""
     retry: tuple[RetryPolicy, ...] = ()
+    timeout: TimeoutPolicy | None = None
+    """The time limits of each try."""
     root_value: bool = False
     """The state is one unnamed value: what the node returns is its write."""
     straight: bool = False

@@ -7,21 +7,28 @@ going back in time, the branch; it is unique within a thread's namespace.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 from juncture.engine.state import TaskRecord
 from juncture.engine.tables import Node
 from juncture.engine.values import Flat
-from juncture.types import Interrupt
+from juncture.types import Interrupt, TimeoutPolicy
 
 
 class Task:
-    """A node due in a step, and what is known about its past tries."""
+    """One try of a node due in a step, and what is known about its past tries."""
 
     argument: Any = None
     """What was sent, for a send."""
     attempt = 1
     """Which try it is."""
+    limits: TimeoutPolicy | None = None
+    """Of a send: its own time limits, instead of its node's."""
+    limit: Any = None
+    """The driver's: what measures the time of this try."""
+    first_time: float | None = None
+    """The driver's: when the first try began, where that was noted."""
     records: list[TaskRecord] | None = None
     """What an earlier run saved about it."""
     consumed: set[str] | None = None
@@ -57,6 +64,13 @@ class Task:
         self.values = values
         self.remaining = remaining
         self.send = send
+
+    def next_try(self) -> Task:
+        """The task of the next try. Each has one of its own, so that what an abandoned try still does isn't taken for it."""
+        task = copy(self)
+        task.attempt += 1
+        task.limit, task.stands = None, ()
+        return task
 
     @property
     def id(self) -> str:

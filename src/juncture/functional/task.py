@@ -19,8 +19,9 @@ from juncture.engine.tables import Node
 from juncture.engine.task import Task
 from juncture.engine.values import copied
 from juncture.errors import GraphBuildError, SerializationError
+from juncture.graph.builder import read_timeout
 from juncture.graph.inject import kind_of, name_of
-from juncture.types import RetryPolicy, ValueT
+from juncture.types import RetryPolicy, Timeout, ValueT
 
 P = ParamSpec("P")
 
@@ -33,6 +34,7 @@ class TaskFunction(Generic[P, ValueT]):
         function: Callable[P, Any],
         name: str | None,
         retry_policy: RetryPolicy | Sequence[RetryPolicy] | None,
+        timeout: Timeout | None = None,
     ) -> None:
         """See `task`."""
         kind = kind_of(function)
@@ -44,6 +46,7 @@ class TaskFunction(Generic[P, ValueT]):
         self._retry: tuple[RetryPolicy, ...] = ()
         if retry_policy is not None:
             self._retry = (retry_policy,) if isinstance(retry_policy, RetryPolicy) else tuple(retry_policy)
+        self._timeout = read_timeout(timeout, self.name)
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> CallFuture[ValueT]:
@@ -67,6 +70,7 @@ class TaskFunction(Generic[P, ValueT]):
                 _nothing,
                 _nothing,
                 retry=self._retry,
+                timeout=self._timeout,
             )
             made = Task(node, parent.step, parent.place, {}, parent.remaining)
             made.parent = parent
@@ -79,7 +83,9 @@ class TaskFunction(Generic[P, ValueT]):
         """Binds to an instance, so that methods can be tasks."""
         if instance is None:
             return self
-        return TaskFunction(self.function.__get__(instance, owner), self.name, self._retry or None)
+        return TaskFunction(
+            self.function.__get__(instance, owner), self.name, self._retry or None, self._timeout
+        )
 
 
 def _nothing(_: Any, _flat: Any = None) -> None:
@@ -111,7 +117,10 @@ def task(function: Callable[P, Coroutine[Any, Any, ValueT]], /) -> TaskFunction[
 def task(function: Callable[P, ValueT], /) -> TaskFunction[P, ValueT]: ...
 @overload
 def task(
-    *, name: str | None = None, retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None
+    *,
+    name: str | None = None,
+    retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None,
+    timeout: Timeout | None = None,
 ) -> Decorator: ...
 def task(
     function: Callable[P, Any] | None = None,
@@ -119,6 +128,7 @@ def task(
     *,
     name: str | None = None,
     retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None,
+    timeout: Timeout | None = None,
 ) -> Any:
     """Makes a function a task: its calls inside a node run beside the node, and their results are recorded.
 
@@ -126,6 +136,10 @@ def task(
         function: A sync or async function, or a method.
         name: By default the function's own; part of what a recorded result is known by.
         retry_policy: When a failed call is followed by another.
+        timeout: How long a try may take, as in `StateGraph.add_node`.
+
+    Raises:
+        GraphBuildError: It is a generator, or `timeout` no time limit.
 
     Source:
         LangGraph 1.2.24 `task`, which knows calls by their order instead.
@@ -133,7 +147,7 @@ def task(
     if function is None:
 
         def decorate(given: Callable[P, Any]) -> TaskFunction[P, Any]:
-            return TaskFunction(given, name, retry_policy)
+            return TaskFunction(given, name, retry_policy, timeout)
 
         return decorate
-    return TaskFunction(function, name, retry_policy)
+    return TaskFunction(function, name, retry_policy, timeout)

@@ -299,6 +299,7 @@ class _Assembly:
             skips_empty=spec.on_empty_stream == "skip",
             shared=shared,
             retry=self._retry(spec.retry_policy),
+            timeout=spec.timeout or (None if spec.inline else self.graph.default_timeout),
             root_value=self.root,
         )
         if spec.factory is not None:
@@ -375,6 +376,7 @@ class _Assembly:
             returned_keys=EVERY_KEY if back is None else back - shared,
             defer=spec.defer,
             retry=self._retry(spec.retry_policy),
+            timeout=spec.timeout or self.graph.default_timeout,
             root_value=self.root,
         )
 

@@ -18,7 +18,19 @@ from juncture.graph.inject import name_of, return_hint
 from juncture.graph.overall_state import strategies_by_key
 from juncture.graph.schema import Schema, read_schema, refuse_managed
 from juncture.observe.listeners import Event, Listener, OnListenerError
-from juncture.types import END, START, Command, ContextT, InputT, OutputT, RetryPolicy, StateT
+from juncture.types import (
+    END,
+    START,
+    Command,
+    ContextT,
+    InputT,
+    OutputT,
+    RetryPolicy,
+    StateT,
+    Timeout,
+    TimeoutPolicy,
+    timeout_policy,
+)
 
 if TYPE_CHECKING:
     from typing import Self
@@ -49,6 +61,7 @@ class NodeSpec:
     isolation: Isolation | None = None
     silence: frozenset[str] = frozenset()
     on_empty_stream: EmptyStream = "error"
+    timeout: TimeoutPolicy | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -163,6 +176,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         self.joins: list[JoinSpec] = []
         self.branches: dict[str, dict[str, BranchSpec]] = {}
         self.default_retry: Retry | None = None
+        self.default_timeout: TimeoutPolicy | None = None
         self.schemas: dict[Any, Schema] = {}
         for role, schema in (
             ("state", state_schema),
@@ -197,6 +211,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         isolation: Isolation | None = None,
         silence: Collection[str] = (),
         on_empty_stream: EmptyStream = "error",
+        timeout: Timeout | None = None,
     ) -> Self:
         """Adds a node.
 
@@ -215,9 +230,12 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             silence: Codes of findings that aren't to be reported of it (`check`).
             on_empty_stream: What a stream means that it returns as a value and that gives no chunk: ``"error"``, or
                 ``"skip"`` for no write.
+            timeout: How long a try may take: a `TimeoutPolicy`, or seconds or a timedelta for its `run_timeout`. An async
+                node is cancelled then, a sync one abandoned: the thread that it runs on can't be stopped.
 
         Raises:
-            GraphBuildError: The name is taken, reserved or malformed, there is no action, or a code doesn't exist.
+            GraphBuildError: The name is taken, reserved or malformed, there is no action, a code doesn't exist, or a time
+                limit isn't greater than 0 or given to a node with ``inline=True``.
         """
         name = node if isinstance(node, str) else None
         if name is None:
@@ -239,6 +257,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             isolation,
             read_silence(silence, f"node {name!r}"),
             on_empty_stream,
+            read_timeout(timeout, name, inline=inline),
         )
         return self
 
@@ -279,13 +298,23 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         if name in self.nodes:
             raise GraphBuildError(f"Node `{name}` already present. Names are unique in a graph", node=name)
 
-    def set_node_defaults(self, *, retry_policy: Retry | None = None) -> Self:
+    def set_node_defaults(self, *, retry_policy: Retry | None = None, timeout: Timeout | None = None) -> Self:
         """Sets what applies to nodes that say nothing of their own; None leaves an earlier default.
 
-        It is applied by `compile`, also to nodes added before, and isn't inherited by nested graphs.
+        It is applied by `compile`, also to nodes added before, and isn't inherited by nested graphs. A nested graph is a node
+        as well, whose try is all that it does.
+
+        Args:
+            retry_policy: As in `add_node`, like all the others.
+            timeout: Not for nodes with ``inline=True``, which block the event loop that would have to stop them.
+
+        Raises:
+            GraphBuildError: The time limit isn't greater than 0.
         """
         if retry_policy is not None:
             self.default_retry = retry_policy
+        if timeout is not None:
+            self.default_timeout = read_timeout(timeout, None)
         return self
 
     def add_sequence(self, nodes: Sequence[Any | tuple[str, Any]]) -> Self:
@@ -497,6 +526,25 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             listeners=listeners,
             on_listener_error=on_listener_error,
         )
+
+
+def read_timeout(given: Timeout | None, node: str | None, *, inline: bool = False) -> TimeoutPolicy | None:
+    """The time limit of a node, or of all where none is named.
+
+    Raises:
+        GraphBuildError: It isn't one, or the node can't have one.
+    """
+    whose = "the default time limit" if node is None else f"the time limit of node {node!r}"
+    try:
+        policy = timeout_policy(given)
+    except (TypeError, ValueError) as error:
+        raise GraphBuildError(f"{whose} can't be used: {error}", node=node) from error
+    if policy is not None and inline:
+        raise GraphBuildError(
+            f"node {node!r} has a time limit and inline=True: it blocks the event loop that would have to stop it. Leave one out",
+            node=node,
+        )
+    return policy
 
 
 def command_targets(action: Any) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ A checkpoint stands in a saver as columns, a header, and parts (`juncture.savers
 
     v         1
     due       [node, …]                   due by edges, in plan order
-    sends     [[node, timeout or nil], …] in the order sent; what they carry stands in the body
+    sends     [[node, time limits or nil], …] in the order sent; what they carry stands in the body
     joins     {join: [source, …]}         partly filled, and who arrived
     deferred  [node, …]                   triggered, and waiting for the end
     touched   [key, …]                    see `State`
@@ -80,6 +80,7 @@ from juncture.errors import SerializationError
 from juncture.persistence import places
 from juncture.persistence.codec import Codec, Objects
 from juncture.persistence.deltas import applied
+from juncture.persistence.limits import packed_limits, unpacked_limits
 from juncture.savers.base import LoadedCheckpoint, StoredCheckpoint, StoredRecord
 from juncture.types import Send
 
@@ -128,7 +129,7 @@ def header_bytes(  # noqa: C901 - an entry each; a loop over all of them costs m
     if state.due:
         header["due"] = list(state.due)
     if state.sends:
-        header["sends"] = [[send.node, send.timeout] for send in state.sends]
+        header["sends"] = [[send.node, packed_limits(send.timeout)] for send in state.sends]
     if state.joins:
         header["joins"] = {join: list(arrived) for join, arrived in state.joins.items()}
     if state.deferred:
@@ -335,7 +336,9 @@ def state_of(step: int, header: dict[str, Any], body: Body) -> State:
     each = zip(targets, arguments, strict=True)
     state = bare_state(step, header)
     state.values, state.cells = body.values, body.cells
-    state.sends = tuple([Send(node, argument, timeout=timeout) for (node, timeout), argument in each])
+    state.sends = tuple(
+        [Send(node, argument, timeout=unpacked_limits(timeout)) for (node, timeout), argument in each]
+    )
     state.written = tuple([(key, value) for key, value in body.written])
     state.carried = tuple([TaskRecord(*fields) for fields in more.get("carried", ())])
     return state
@@ -346,7 +349,9 @@ def bare_state(step: int, header: dict[str, Any]) -> State:
     return State(
         step=step,
         due=tuple(header.get("due", ())),
-        sends=tuple([Send(node, None, timeout=timeout) for node, timeout in header.get("sends", ())]),
+        sends=tuple(
+            [Send(node, None, timeout=unpacked_limits(timeout)) for node, timeout in header.get("sends", ())]
+        ),
         joins={join: tuple(arrived) for join, arrived in header.get("joins", {}).items()},
         deferred=tuple(header.get("deferred", ())),
         touched=tuple(header.get("touched", ())),

@@ -37,6 +37,7 @@ from juncture.channels import Remove, RemoveMessage, ReplaceAll
 from juncture.channels.base import Channel
 from juncture.errors import GraphBuildError, SerializationError
 from juncture.persistence import tags
+from juncture.persistence.limits import packed_limits, unpacked_limits
 from juncture.persistence.shapes import Migrate, Shape, converted, shape_of
 from juncture.types import (
     MARK_FOR_REMOVAL,
@@ -303,9 +304,11 @@ def _own() -> Registry:
         Send,
         name="juncture:Send",
         encode=lambda send: (
-            [send.node, send.arg] if send.timeout is None else [send.node, send.arg, send.timeout]
+            [send.node, send.arg]
+            if send.timeout is None
+            else [send.node, send.arg, packed_limits(send.timeout)]
         ),
-        decode=lambda parts: Send(*parts[:2], timeout=parts[2] if len(parts) > 2 else None),
+        decode=lambda parts: Send(*parts[:2], timeout=unpacked_limits(parts[2]) if len(parts) > 2 else None),
     )
     registry.register(RunResult, name="juncture:RunResult", encode=_result_parts, decode=_result)
     return registry

@@ -7,7 +7,7 @@ import pytest
 from juncture.engine.routing import Routes, resolve, unknown_target
 from juncture.engine.tables import SYNC, Router
 from juncture.errors import InvalidUpdateError, RoutingError
-from juncture.types import END, START, Send
+from juncture.types import END, START, Send, TimeoutPolicy
 from tests.unit.engine.script import tables
 
 GRAPH = tables("a b writer", (START, "a"))
@@ -157,9 +157,15 @@ def test_a_send_to_the_end_is_refused(graph):
     assert caught.value.node == "a"
 
 
-def test_a_send_with_a_time_limit_is_refused():
-    with pytest.raises(RoutingError, match="time limits aren't supported yet") as caught:
-        routes(Send("b", timeout=1.0))
+def test_a_send_keeps_its_time_limit():
+    assert routes(Send("b", 1, timeout=2.5)).sends == [Send("b", 1, timeout=TimeoutPolicy(run_timeout=2.5))]
+
+
+def test_a_send_with_a_time_limit_to_a_node_on_the_loops_thread_is_refused():
+    graph = tables({"a": {}, "b": {"inline": True}}, (START, "a"))
+    assert routes(Send("b", 1), None, graph).sends == [Send("b", 1)]
+    with pytest.raises(RoutingError, match="inline=True") as caught:
+        routes(Send("b", timeout=1.0), None, graph)
     assert caught.value.node == "a"
 
 

@@ -218,7 +218,7 @@ def test_a_failed_try_is_followed_by_another_after_its_delay():
     script = Script(graph, request(), bodies)
     assert script.values()["log"] == ["a:1"]
     assert script.did == ["run a:1", "start a:1 +0.5", "wait", "start a:1 +1", "wait"]
-    assert script.began[0].attempt == 3
+    assert [task.attempt for task in script.began] == [1, 2, 3], "each try has a task of its own"
 
 
 def test_the_last_try_is_raised_and_saved():
