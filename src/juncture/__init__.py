@@ -14,6 +14,7 @@ from juncture.channels import (
 )
 from juncture.drivers.calls import CallFuture
 from juncture.drivers.context import get_config, get_runtime, get_stream_writer, interrupt
+from juncture.drivers.once import aonce, once
 from juncture.drivers.place import failure
 from juncture.engine.chunks import Chunk, DiscardedChunks, Stream
 from juncture.errors import (
@@ -26,6 +27,7 @@ from juncture.errors import (
     GraphCheckWarning,
     GraphRecursionError,
     HeadMovedError,
+    InDoubtError,
     InterruptError,
     InvalidUpdateError,
     JunctureError,
@@ -101,6 +103,7 @@ __all__ = [
     "GraphCheckWarning",
     "GraphRecursionError",
     "HeadMovedError",
+    "InDoubtError",
     "InMemorySaver",
     "Interrupt",
     "InterruptError",
@@ -147,11 +150,13 @@ __all__ = [
     "ThreadSnapshot",
     "TimeoutPolicy",
     "add_messages",
+    "aonce",
     "failure",
     "get_config",
     "get_runtime",
     "get_stream_writer",
     "interrupt",
+    "once",
     "register_type",
     "task",
 ]

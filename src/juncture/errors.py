@@ -22,7 +22,8 @@ they get a note and the attribute ``__juncture__`` (read it with `failure`).
     ├── InterruptError                         questions and answers
     │   ├── PendingInterruptError              plain input was given to a thread with open questions
     │   ├── NothingToResumeError               there is no open question, or no paused run
-    │   └── ResumeMismatchError                the node asks something else than what was recorded
+    │   ├── ResumeMismatchError                the node asks something else than what was recorded
+    │   └── InDoubtError                       it isn't known whether an effect that is made once happened
     ├── SaverError                             checkpoints and where they are kept
     │   ├── HeadMovedError                     another run wrote to this thread
     │   ├── LeaseLostError                     another run took over this thread
@@ -44,7 +45,10 @@ they get a note and the attribute ``__juncture__`` (read it with `failure`).
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from juncture.types import Interrupt
 
 
 class JunctureError(Exception):
@@ -182,6 +186,27 @@ class NothingToResumeError(InterruptError):
 
 class ResumeMismatchError(InterruptError):
     """A resumed node asks something else than what was recorded at that place."""
+
+
+class InDoubtError(InterruptError):
+    """It isn't known whether an effect that was to be made once happened. It wasn't begun again."""
+
+    idempotency_key: str
+    """What the service that it concerns was given, to look it up by."""
+    question: Interrupt | None
+    """What somebody has to answer; open once the task has failed with this error. None where the same try may know more."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        node: str | None = None,
+        idempotency_key: str,
+        question: Interrupt | None = None,
+    ) -> None:
+        super().__init__(message, node=node)
+        self.idempotency_key = idempotency_key
+        self.question = question
 
 
 class SaverError(JunctureError):

@@ -201,7 +201,7 @@ class AsyncDriver(AsyncArrivals):
         if isinstance(effect, Load):
             return await log.aload(program.namespace, effect.checkpoint_id)
         assert head is not None
-        await log.asave_records(program.namespace, head, effect.records)
+        await log.asave_records(program.namespace, head, effect.records, now=effect.now)
         return None
 
     def _told_at_once(self) -> tuple[Program, Any] | None:
@@ -434,7 +434,7 @@ class AsyncDriver(AsyncArrivals):
 
     # ---- calls inside tasks
 
-    def call(self, context: TaskContext, task: Task) -> CallFuture[Any]:
+    def call(self, context: TaskContext, called: Called) -> CallFuture[Any]:
         """Begins a call. A body awaited in the run's own task has the pump take it to the engine."""
         program = context.program
         pumps = self.inside and self._pumping is None
@@ -443,17 +443,22 @@ class AsyncDriver(AsyncArrivals):
                 "a call from a thread that the node started itself; make it from the node's own code"
             )
         future = self.new_call(context, self._wait_for_call)
-        self.post((program, Called(task, future)))
+        called.reply = future
+        self.post((program, called))
         if pumps:
             self._pumping = self.event_loop.create_task(self._pump())
         return future
 
-    def _wait_for_call(self, future: CallFuture[Any]) -> None:
+    def check_may_block(self, what: str, instead: str) -> None:
+        """Nothing may block the event loop."""
         if get_ident() == self.thread:
             raise ConfigError(
-                "result() would block the event loop that the call needs; await the call instead, "
-                "or don't declare the node inline=True"
+                f"{what} would block the event loop that it needs: await {instead} instead, or, in a sync node, don't declare "
+                "it inline=True"
             )
+
+    def _wait_for_call(self, future: CallFuture[Any]) -> None:
+        self.check_may_block("result()", "the call")
         with self.pool.waiting():
             future.block()
 

@@ -447,8 +447,15 @@ class Driver(ABC):
         """Whether the asyncio task whose code is running was cancelled from outside while this run went on."""
 
     @abstractmethod
-    def call(self, context: TaskContext, task: Task) -> CallFuture[Any]:
-        """Asks the engine for a call on behalf of a running task."""
+    def call(self, context: TaskContext, called: Called) -> CallFuture[Any]:
+        """Asks the engine for a call, or a journal entry, on behalf of a running task."""
+
+    def check_may_block(self, what: str, instead: str) -> None:  # noqa: B027 - nothing to refuse where calls are made by whichever thread waits
+        """Refuses to wait for a call on the thread that has to make it.
+
+        Raises:
+            ConfigError: This is that thread.
+        """
 
     @abstractmethod
     def wait_for_coroutine(self, coroutine: Any) -> Any:

@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from hashlib import blake2b
 from threading import Lock
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from juncture.engine.effects import Called
 from juncture.engine.interrupts import question_id
 from juncture.engine.task import Task
 from juncture.engine.values import admitted, copied
@@ -27,6 +29,7 @@ from juncture.errors import (
 from juncture.types import ExecutionInfo, Interrupt, Runtime, StreamWriter
 
 if TYPE_CHECKING:
+    from juncture.drivers.calls import CallFuture
     from juncture.drivers.run import Program
 
 
@@ -37,6 +40,8 @@ class TaskContext:
     """The try is over: nothing may be asked of the run any more."""
     questions: list[Interrupt] = []  # noqa: RUF012 - never changed; replaced by the first question
     """What this try asked and got no answer to."""
+    effects: Mapping[str, CallFuture[Any]] = MappingProxyType({})
+    """What `once` has made, or is making, in this try; replaced, never changed."""
     _asked: dict[str, int] | None = None
     _calls: dict[str, int] | None = None
     _waits = 0
@@ -120,7 +125,7 @@ class TaskContext:
         if slots is None or self.task not in driver.holding:
             yield
             return
-        with self._locked():
+        with self.locked():
             self._waits += 1
             lends = self._waits == 1
         if lends:
@@ -128,7 +133,7 @@ class TaskContext:
         try:
             yield
         finally:
-            with self._locked():
+            with self.locked():
                 self._waits -= 1
                 ends = self._waits == 0
             if ends and self.task in driver.holding:
@@ -138,7 +143,7 @@ class TaskContext:
 
     def ask(self, value: Any, key: str | None) -> Any:
         """The answer to a question; raises `Pause` after recording it if there is none yet."""
-        self.check_running("interrupt()")
+        self.check_may_ask("interrupt()")
         shared = self.program.shared
         if not self.program.saving and self.program.tables.strict:
             raise InterruptError(
@@ -148,7 +153,7 @@ class TaskContext:
             )
         owner = self.task.parent or self.task
         value = admitted(value)
-        with self._locked():
+        with self.locked():
             if self._asked is None:
                 self._asked = {}
             # A content's occurrence rises when it was answered: asked again while it is open, it is the same question.
@@ -215,7 +220,7 @@ class TaskContext:
         except SerializationError:
             content = ""  # nothing stable is known of such an input: told apart by order
         name = f"{graph}.{content}"
-        with self._locked():
+        with self.locked():
             if self._calls is None:
                 self._calls = {}
             occurrence = self._calls.get(f"\x1f{name}", 0)
@@ -226,8 +231,8 @@ class TaskContext:
 
     def call(self, name: str, content: bytes, make: Callable[[Task, str], Task]) -> Any:
         """Asks the run for a call; returns its future. Calls are known by name, arguments and occurrence."""
-        self.check_running(f"the task {name!r}")
-        with self._locked():
+        self.check_may_ask(f"the task {name!r}")
+        with self.locked():
             if self._calls is None:
                 self._calls = {}
             digest = f"{self.task.identity}{name}\x1f{blake2b(content, digest_size=16).hexdigest()}"
@@ -235,9 +240,19 @@ class TaskContext:
             self._calls[digest] = occurrence + 1
         owner = self.task.parent or self.task
         task = make(owner, f"{digest}\x1f{occurrence}")
-        return self.program.driver.call(self, task)
+        return self.program.driver.call(self, Called(task))
 
     # ----
+
+    def check_may_ask(self, what: str) -> None:
+        """Refuses what would pause the try or call something, where it can't be: see `check_running`, and inside `once`."""
+        self.check_running(what)
+        making = MAKING.get()
+        if making is not None:
+            raise ConfigError(
+                f"{what} was used in the function given to once({making!r}), which only makes its effect. Do it before, and "
+                "let the function use what it gave"
+            )
 
     def check_running(self, what: str) -> None:
         """Refuses what only a running try may do: raises if it has ended, or if its run was stopped."""
@@ -248,13 +263,16 @@ class TaskContext:
         if self.program.driver.stops(self.program, self.task):
             raise Cancelled(f"{what} was used in node {self.task.node.name!r} after its run had been stopped")
 
-    def _locked(self) -> Lock:
+    def locked(self) -> Lock:
+        """What guards what several threads or asyncio tasks of one try share."""
         with self.program.driver.making:
             if self._lock is None:
                 self._lock = Lock()
             return self._lock
 
 
+MAKING: ContextVar[str | None] = ContextVar("juncture_making", default=None)
+"""The key of the effect that is being made in this context, if any."""
 CURRENT: ContextVar[TaskContext] = ContextVar("juncture_task")
 """The try whose user code is running in this context."""
 

@@ -279,7 +279,7 @@ class SyncDriver(Driver):
         assert head is not None
         if self.halted:
             raise _stopped()
-        log.save_records(program.namespace, head, effect.records)
+        log.save_records(program.namespace, head, effect.records, now=effect.now)
         return None
 
     def _told_at_once(self) -> tuple[Program, Any] | None:
@@ -516,11 +516,11 @@ class SyncDriver(Driver):
 
     # ---- calls inside tasks
 
-    def call(self, context: TaskContext, task: Task) -> CallFuture[Any]:
+    def call(self, context: TaskContext, called: Called) -> CallFuture[Any]:
         """Begins a call; a body on the driver's own stack takes it to the engine itself."""
         program = context.program
         future = self.new_call(context, self._wait_for_call)
-        called = Called(task, future)
+        called.reply = future
         if not self._called:
             with self.making:
                 if not self._called:

@@ -16,6 +16,7 @@ from juncture.engine.edit import edit
 from juncture.engine.effects import Done, Failed, Load, Outcome, Program, Run, Warn
 from juncture.engine.goback import Back, go_back
 from juncture.engine.interrupts import listed, match, open_questions, pauses_after
+from juncture.engine.journal import check_settlements
 from juncture.engine.plan import advance, unfinished
 from juncture.engine.state import Around, Saved, State, TaskRecord
 from juncture.engine.tables import Tables
@@ -308,6 +309,7 @@ def _take_command(loop: Loop, saved: Saved | None) -> Program:
         questions = open_questions(saved.records) if saved is not None else []
         strict = loop.tables.strict
         answers = match(request.resume, questions, strict=strict) if questions or strict else {}
+        check_settlements(saved.records if saved is not None else (), answers)
         request.answers.update(answers)
         if loop.back and not updates:
             yield from loop.save("fork")
@@ -334,7 +336,7 @@ def _answer_records(loop: Loop, answers: dict[str, Any]) -> list[TaskRecord]:
     seen: set[tuple[str, str]] = set()
     for record in loop.records:
         place = (record.task_id, record.name)
-        if record.kind in ("question", "paused") and record.name in answers and place not in seen:
+        if record.kind in ("question", "paused", "doubt") and record.name in answers and place not in seen:
             seen.add(place)
             new.append(TaskRecord(record.task_id, "answer", record.name, answers[record.name]))
     loop.records = [*loop.records, *new]

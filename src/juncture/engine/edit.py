@@ -199,7 +199,7 @@ def _carry(loop: Loop, old: tuple[str, ...]) -> Program:
     for record in records:
         if record.task_id in due or _still_paused(record, state):
             kept.append(record)
-        elif record.kind in ("done", "question") and record.content is not None:
+        elif record.kind in ("done", "question", "intent") and record.content is not None:
             dropped[record.task_id.rpartition(":")[0]] = None
     names = {record.name for record in kept}
     kept += [

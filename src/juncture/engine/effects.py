@@ -46,6 +46,8 @@ class SaveWrites:
     """Save what is known about tasks of the step that follows the newest checkpoint. -> None."""
 
     records: list[TaskRecord]
+    now: bool = False
+    """They, and all that was saved before, must be durable before it is answered, whatever the run's durability."""
 
 
 @dataclass(slots=True)
@@ -225,12 +227,14 @@ Outcome: TypeAlias = Done | Failed | Paused | Escaped | Stopped
 
 @dataclass(slots=True)
 class Called:
-    """A running task asks for a call: a task of its own whose result is recorded."""
+    """A running task asks for a call, which is a task of its own whose result is recorded, or for an entry in its journal."""
 
     task: Task
-    """The call, as a task whose parent is the asking task."""
+    """The call, as a task whose parent is the asking task; for an entry, the asking task itself."""
     reply: Any = None
     """The driver's: where the outcome goes."""
+    record: TaskRecord | None = None
+    """The entry."""
 
 
 @dataclass(slots=True)

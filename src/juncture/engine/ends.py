@@ -13,6 +13,7 @@ from juncture.engine import streaming
 from juncture.engine.commit import apply, log_own, merge
 from juncture.engine.effects import Done, Emit, Ending, Escaped, Failed, Paused, Program, Tell, Warn
 from juncture.engine.interrupts import static_question
+from juncture.engine.journal import doubts_in
 from juncture.engine.state import TaskRecord
 from juncture.engine.tables import ENTRY
 from juncture.engine.task import Task
@@ -85,6 +86,8 @@ def _questions(loop: Loop) -> list[Interrupt]:
     for outcome in loop.outcomes:
         if isinstance(outcome, Paused):
             found.update((question.id, question) for question in outcome.questions)
+        elif isinstance(outcome, Failed):
+            found.update((question.id, question) for question in doubts_in(outcome.error))
     return list(found.values())
 
 

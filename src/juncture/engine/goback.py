@@ -109,7 +109,7 @@ def _around(request: Request, inside: Inside, records: Sequence[TaskRecord]) -> 
         record.name
         for record in records
         if record.task_id == task_id
-        and record.kind == "question"
+        and record.kind in ("question", "doubt")
         and record.content.namespace[: len(place)] == place
     }
     kept = [
@@ -129,7 +129,7 @@ def _check_known(request: Request, checkpoint_id: str, records: Sequence[TaskRec
     depth = len(request.namespace)
     known = {(record.task_id, record.content) for record in records if record.kind == "nested"}
     for record in records:
-        if record.kind != "question" or len(record.content.namespace) == depth:
+        if record.kind not in ("question", "doubt") or len(record.content.namespace) == depth:
             continue
         if (record.task_id, record.content.namespace[depth]) not in known:
             raise ConfigError(

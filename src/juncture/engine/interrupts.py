@@ -36,7 +36,7 @@ def open_questions(records: Iterable[TaskRecord]) -> list[Interrupt]:
     answered = {record.name for record in records if record.kind == "answer"}
     found: dict[str, Interrupt] = {}
     for record in records:
-        if record.kind in ("question", "paused") and record.name not in answered:
+        if record.kind in ("question", "paused", "doubt") and record.name not in answered:
             found[record.name] = record.content
     return list(found.values())
 

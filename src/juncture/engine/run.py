@@ -54,6 +54,7 @@ from juncture.engine.ends import (
     revoked,
     static_stops,
 )
+from juncture.engine.journal import doubt_records, journal
 from juncture.engine.limits import timed_out
 from juncture.engine.plan import advance, plan, revive, unfinished
 from juncture.engine.retry import delay_before_retry
@@ -323,10 +324,10 @@ class Loop:
             data["__metadata__"] = {"cached": True}
         return Emit("updates", data, task.step, task.node.name, task.place)
 
-    def noting(self, records: list[TaskRecord]) -> SaveWrites:
+    def noting(self, records: list[TaskRecord], *, now: bool = False) -> SaveWrites:
         """Saves records beside the newest checkpoint."""
         self.beside.update([(record.task_id, record.kind, record.name) for record in records])
-        return SaveWrites(records)
+        return SaveWrites(records, now)
 
     def flush(self) -> Program:
         """Saves what is known about the step's tasks and wasn't saved yet."""
@@ -384,6 +385,7 @@ class Loop:
             self.unsaved += question_records(task.id, event.questions)
         elif isinstance(event, Failed):
             self.unsaved.append(TaskRecord(task.id, "failed", "", described(event.error)))
+            self.unsaved += doubt_records(task.id, event.error)
         if self.request.shows_tasks:
             yield from self._show_end(event)
         if isinstance(event, (Failed, Escaped)) and self.running and not self.stopping:
@@ -394,6 +396,9 @@ class Loop:
 
     def _called(self, event: Called) -> Program:
         """Answers a call from what was recorded, or begins it as a task of its own."""
+        if event.record is not None:
+            yield from journal(self, event)
+            return
         task, parent = event.task, event.task.parent
         if parent is None:
             raise InternalError(f"a call without a caller: {task!r}")

@@ -14,7 +14,9 @@ from typing import Any, Literal, NamedTuple
 from juncture.engine.values import Flat
 from juncture.types import Send
 
-RecordKind = Literal["done", "failed", "question", "answer", "call", "paused", "nested"]
+RecordKind = Literal[
+    "done", "failed", "question", "answer", "call", "paused", "nested", "intent", "once", "doubt"
+]
 
 
 @dataclass(slots=True)
@@ -26,6 +28,9 @@ class TaskRecord:
     ``question``  an open `juncture.types.Interrupt`.
     ``answer``    the answer to a question.
     ``call``      the result of a call made inside it.
+    ``intent``    an effect that is about to be made: an `engine.journal.Intent`, or None if that was taken back.
+    ``once``      what such an effect gave.
+    ``doubt``     a question about an effect of which only the intent is known; the task failed because of it.
     ``paused``    a static pause at this checkpoint, or the fact that it was passed.
     ``nested``    where a nested graph of the task stood when the task paused or failed, or after it was edited.
     """

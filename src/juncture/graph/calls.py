@@ -81,7 +81,7 @@ class Call:
         self.options = read_config(config, thread_id, strict=graph.tables.strict)
         self.outer = _outer()
         if self.outer is not None:
-            self.outer.check_running(f"the graph {graph.name!r}")
+            self.outer.check_may_ask(f"the graph {graph.name!r}")
         self.nested = self.outer is not None and graph.checkpointer is None and self.options.thread_id is None
         """Called inside a node and not on a thread of its own: its questions and commands go to the enclosing run."""
         self.namespace = namespace

@@ -120,7 +120,7 @@ def _close_questions(
         closed = [
             TaskRecord(record.task_id, "answer", record.name, None)
             for record in all_records(saved, thread_id, namespace[:depth])
-            if record.kind == "question"
+            if record.kind in ("question", "doubt")
             and record.content.namespace[: len(namespace)] == namespace
             and record.name not in still
         ]

@@ -76,7 +76,7 @@ def _note(task: Due, record: TaskRecord, answered: set[str]) -> None:
             task.questions.clear()
     elif record.kind == "failed":
         task.error = record.content
-    elif record.kind == "question" and record.name not in answered and task.writes is None:
+    elif record.kind in ("question", "doubt") and record.name not in answered and task.writes is None:
         task.questions.append(record.content)
 
 

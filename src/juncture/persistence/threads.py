@@ -225,23 +225,26 @@ class ThreadLog:
         """As `save`. The state is encoded before anything is awaited."""
         return await self._awaited(self._save(namespace, state, source))
 
-    def save_records(self, namespace: Namespace, checkpoint_id: str, records: Sequence[TaskRecord]) -> None:
+    def save_records(
+        self, namespace: Namespace, checkpoint_id: str, records: Sequence[TaskRecord], *, now: bool = False
+    ) -> None:
         """Saves records of the step that follows a checkpoint, which must be the head.
 
-        Saving one again (task, kind and name are the same) replaces it.
+        Saving one again (task, kind and name are the same) replaces it. With `now`, they and everything saved before are
+        durable afterwards, whatever the run's durability.
 
         Raises:
             HeadMovedError: Another run wrote to the thread. Nothing was saved.
             LeaseLostError: Another run took over the thread. Nothing was saved.
             SerializationError: A record can't be stored. Nothing was saved.
         """
-        performed(self._save_records(namespace, checkpoint_id, records))
+        performed(self._save_records(namespace, checkpoint_id, records, now))
 
     async def asave_records(
-        self, namespace: Namespace, checkpoint_id: str, records: Sequence[TaskRecord]
+        self, namespace: Namespace, checkpoint_id: str, records: Sequence[TaskRecord], *, now: bool = False
     ) -> None:
         """As `save_records`. The records are encoded before anything is awaited."""
-        await self._awaited(self._save_records(namespace, checkpoint_id, records))
+        await self._awaited(self._save_records(namespace, checkpoint_id, records, now))
 
     def finish(self) -> None:
         """Ends the run: what wasn't saved yet is saved, and the thread is given back. Twice is fine.
@@ -414,7 +417,7 @@ class ThreadLog:
             yield Ask(self._background, "add", (partial(self._later, put, *told),))
 
     def _save_records(
-        self, namespace: Namespace, checkpoint_id: str, records: Sequence[TaskRecord]
+        self, namespace: Namespace, checkpoint_id: str, records: Sequence[TaskRecord], now: bool
     ) -> Asking[None]:
         self._check_open()
         point = self._points.get(namespace)
@@ -423,6 +426,8 @@ class ThreadLog:
                 if point.held is None:
                     point.held = _HeldBack(checkpoint_id=checkpoint_id)
                 point.held.records += self._encoded(records)
+                if now:
+                    yield from self._save_held_back()
                 return
             encoded = self._encoded(records)
             args = (self.thread_id, namespace_text(namespace), checkpoint_id, encoded)
@@ -432,6 +437,8 @@ class ThreadLog:
                 put = partial(self.saver.put_records, *args, lease=self._lease)
                 told = ("saving records beside", namespace, checkpoint_id)
                 yield Ask(self._background, "add", (partial(self._later, put, *told),))
+                if now:
+                    yield Ask(self._background, "join")
         except BaseException as error:
             self._not_saved(error, "saving records beside", namespace, checkpoint_id)
             raise

@@ -12,6 +12,7 @@ asked for, one short text an effect, in order:
     wait / warn / cancel / cancel calls of a:1
     emit values
     reply one done
+    writes now intent a:1       ... that must be durable at once
 
 After every test that ran to an end, the script has checked that the loop's count of running tasks is true whenever it
 waits, and that nothing runs when it has ended.
@@ -227,7 +228,7 @@ class Script:
 
     def _reply(self, effect: effects.Reply) -> None:
         self.replies.append(effect)
-        caller = effect.call.task.parent
+        caller = effect.call.task.parent if effect.call.record is None else effect.call.task
         if caller in self.waiting:
             assert caller is not None
             self._go_on(caller, effect.outcome)
@@ -248,8 +249,8 @@ def said(effect: effects.Effect) -> str:
     match effect:
         case effects.Save(state, source):
             return f"save {source} {state.step}"
-        case effects.SaveWrites(records):
-            return f"writes {_records(records)}"
+        case effects.SaveWrites(records, now):
+            return f"writes {'now ' if now else ''}{_records(records)}"
         case effects.Start(task, delay):
             return f"start {task.id}{f' +{delay:g}' if delay else ''}"
         case effects.Run(task):
