@@ -45,10 +45,7 @@ they get a note and the attribute ``__juncture__`` (read it with `failure`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    from juncture.types import Interrupt
+from typing import Any, Literal
 
 
 class JunctureError(Exception):
@@ -193,8 +190,8 @@ class InDoubtError(InterruptError):
 
     idempotency_key: str
     """What the service that it concerns was given, to look it up by."""
-    question: Interrupt | None
-    """What somebody has to answer; open once the task has failed with this error. None where the same try may know more."""
+    question: Any
+    """The `juncture.Interrupt` that somebody has to answer; open once the task has failed with this error. None where the same try may know more."""
 
     def __init__(
         self,
@@ -202,7 +199,7 @@ class InDoubtError(InterruptError):
         *,
         node: str | None = None,
         idempotency_key: str,
-        question: Interrupt | None = None,
+        question: Any = None,
     ) -> None:
         super().__init__(message, node=node)
         self.idempotency_key = idempotency_key
