@@ -18,6 +18,7 @@ they get a note and the attribute ``__juncture__`` (read it with `failure`).
     ├── StuckJoinError                         the run would end while a join waits for the rest of its sources
     ├── GraphRecursionError (also RecursionError)   the limit of supersteps was reached
     ├── NodeCancelledError                     a node raised the event loop's cancellation by itself
+    ├── RecordedError                          what a node failed with in an earlier run, of which the text was kept
     ├── NodeTimeoutError                       a try of a node took longer than its time limit
     ├── InterruptError                         questions and answers
     │   ├── PendingInterruptError              plain input was given to a thread with open questions
@@ -124,6 +125,10 @@ class GraphRecursionError(JunctureError, RecursionError):
 
 class NodeCancelledError(JunctureError):
     """A node raised the event loop's cancellation though nobody had cancelled it."""
+
+
+class RecordedError(JunctureError):
+    """What a node failed with in an earlier run. Exceptions aren't stored: of this one its text is known."""
 
 
 class NodeTimeoutError(JunctureError):

@@ -287,6 +287,20 @@ class RetryPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeError:
+    """What an error handler is told of the failure: ask for it with a parameter named ``error``.
+
+    Source:
+        LangGraph 1.2.24, where the error after a restart is a bare `Exception`.
+    """
+
+    node: str
+    """The node that failed."""
+    error: BaseException
+    """What it raised the last time. Where another process recorded it, a `RecordedError` with its text."""
+
+
+@dataclass(frozen=True, slots=True)
 class ExecutionInfo:
     """Where a node's code is running."""
 

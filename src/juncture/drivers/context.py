@@ -65,6 +65,8 @@ class TaskContext:
             return self.runtime
         if what == "config":
             return self.config
+        if what == "error":
+            return self.task.failure
         return self.writer
 
     @property

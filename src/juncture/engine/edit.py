@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from juncture.engine.commit import apply, log_own, merge
 from juncture.engine.effects import Done, Failed, Outcome, Program, Run, Warn
+from juncture.engine.fallbacks import FALLBACK
 from juncture.engine.plan import advance, plan
 from juncture.engine.returns import Reader, Returned
 from juncture.engine.state import State, TaskRecord
@@ -113,6 +114,7 @@ def _node_named(loop: Loop, update: StateUpdate, *, alone: bool) -> str:
             )
         if loop.head is None:
             return START
+        ran = tuple([name.removeprefix(FALLBACK) for name in ran])  # a handler stands for its node
         if len(set(ran)) != 1 or (ran[0] not in nodes and ran[0] != START):
             who = ", ".join(repr(name) for name in ran) or "nothing that is known"
             raise InvalidUpdateError(

@@ -139,7 +139,12 @@ def revoked(ended: Sequence[Done], error: Exception) -> list[TaskRecord]:
 
 def first_failure(failures: Sequence[Failed], questions: Sequence[Interrupt]) -> BaseException:
     """The failure to raise: the first in plan order. The others, and questions left open, become notes on it."""
-    error = failures[0].error
+    error, handled = failures[0].error, failures[0].task.failure
+    if handled is not None:
+        note(
+            error,
+            f"juncture: raised by the error handler of node {handled.node!r}, which had failed with {described(handled.error)}",
+        )
     for other in failures[1:]:
         if other.error is not error:
             note(

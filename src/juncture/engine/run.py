@@ -54,6 +54,7 @@ from juncture.engine.ends import (
     revoked,
     static_stops,
 )
+from juncture.engine.fallbacks import fall_back, falls_back, recalled
 from juncture.engine.journal import doubt_records, journal
 from juncture.engine.limits import timed_out
 from juncture.engine.plan import advance, plan, revive, unfinished
@@ -246,7 +247,8 @@ class Loop:
 
     def _recall(self) -> Program:
         """Takes up what an earlier run saved about these tasks."""
-        for task in self.tasks:
+        for place, due in enumerate(self.tasks):
+            task = self.tasks[place] = recalled(due, self.records)
             mine = [record for record in self.records if record.task_id == task.id]
             if not mine:
                 continue
@@ -275,15 +277,19 @@ class Loop:
     def _show_starts(self) -> Program:
         for task in self.tasks:
             if self.outcomes[task.place] is None:
-                if self.request.observed:
-                    yield Tell("before", dict(self.state.values), task.step, task)
-                if not self.request.modes:
-                    continue
-                try:
-                    given = input_of(task, self.state.flat)
-                except Exception:  # noqa: BLE001 - the task itself will fail with it
-                    given = None
-                yield from self._show_task("task", streaming.task_payload(task, given), task)
+                yield from self.show_start(task)
+
+    def show_start(self, task: Task) -> Program:
+        """Shows a task that begins to whoever wants to know."""
+        if self.request.observed:
+            yield Tell("before", dict(self.state.values), task.step, task)
+        if not self.request.modes:
+            return
+        try:
+            given = input_of(task, self.state.flat)
+        except Exception:  # noqa: BLE001 - the task itself will fail with it
+            given = None
+        yield from self._show_task("task", streaming.task_payload(task, given), task)
 
     def _show_task(self, kind: str, payload: Any, task: Task) -> Program:
         step, name, place = task.step, task.node.name, task.place
@@ -292,7 +298,8 @@ class Loop:
         if "debug" in self.request.modes:
             yield Emit("debug", (kind, payload), step, name, place)  # the driver adds the time
 
-    def _show_end(self, outcome: Outcome) -> Program:
+    def show_end(self, outcome: Outcome) -> Program:
+        """Shows a task that ended to whoever wants to know."""
         if self.request.observed:
             yield streaming.told_end(self.tables, self.state, outcome)
         if self.request.modes:
@@ -313,7 +320,7 @@ class Loop:
             for data in streaming.finished_messages(request, done, strict=self.tables.strict):
                 yield Emit("messages", data, done.task.step, done.task.node.name, done.task.place)
         if request.shows_tasks:
-            yield from self._show_end(done)
+            yield from self.show_end(done)
 
     def _update_part(self, done: Done) -> Emit:
         task = done.task
@@ -352,6 +359,8 @@ class Loop:
             yield from self._hear(Failed(task, no_parent(event)))
         elif isinstance(event, Failed) and (delay := self._retry_delay(event)) is not None:
             yield from self._try_again(task, delay)
+        elif isinstance(event, Failed) and falls_back(self, event):
+            yield from fall_back(self, event)
         elif task.parent is not None:
             self.running -= 1
             yield from self._call_ended(event, task.parent)
@@ -387,7 +396,7 @@ class Loop:
             self.unsaved.append(TaskRecord(task.id, "failed", "", described(event.error)))
             self.unsaved += doubt_records(task.id, event.error)
         if self.request.shows_tasks:
-            yield from self._show_end(event)
+            yield from self.show_end(event)
         if isinstance(event, (Failed, Escaped)) and self.running and not self.stopping:
             self.stopping = True
             yield Cancel()

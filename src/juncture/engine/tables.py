@@ -141,6 +141,8 @@ class Node:
     retry: tuple[RetryPolicy, ...] = ()
     timeout: TimeoutPolicy | None = None
     """The time limits of each try."""
+    fallback: Node | None = None
+    """What runs in its place once it has failed for good; no node of the graph's own."""
     root_value: bool = False
     """The state is one unnamed value: what the node returns is its write."""
     straight: bool = False

@@ -13,7 +13,7 @@ from typing import Any
 from juncture.engine.state import TaskRecord
 from juncture.engine.tables import Node
 from juncture.engine.values import Flat
-from juncture.types import Interrupt, TimeoutPolicy
+from juncture.types import Interrupt, NodeError, TimeoutPolicy
 
 
 class Task:
@@ -37,6 +37,8 @@ class Task:
     """What its calls asked."""
     calls = 0
     """How many of its calls are running."""
+    failure: NodeError | None = None
+    """For an error handler: what it handles."""
     stands: tuple[tuple[str, str], ...] = ()
     """Where graphs that are nested in it stand though it isn't done: for each, its level in the namespace and its
     checkpoint."""

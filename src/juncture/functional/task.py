@@ -19,8 +19,8 @@ from juncture.engine.tables import Node
 from juncture.engine.task import Task
 from juncture.engine.values import copied
 from juncture.errors import GraphBuildError, SerializationError
-from juncture.graph.builder import read_timeout
 from juncture.graph.inject import kind_of, name_of
+from juncture.graph.policies import read_timeout
 from juncture.types import RetryPolicy, Timeout, ValueT
 
 P = ParamSpec("P")

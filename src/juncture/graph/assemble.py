@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from juncture.channels import LastValue, channel_for, is_pure
 from juncture.channels.base import Channel
 from juncture.channels.reduced import BinaryOperatorAggregate
+from juncture.engine.fallbacks import FALLBACK
 from juncture.engine.tables import (
     CHANNEL,
     ENTRY,
@@ -289,7 +290,9 @@ class _Assembly:
             call=action,
             project=self._project(schema, shared=shared, view=view),
             project_send=self._sent(owner, shared=shared, view=view),
-            inject=injected(action, owner) if action is not None else {},
+            inject=injected(action, owner, handles=spec.name.startswith(FALLBACK))
+            if action is not None
+            else {},
             managed={n: f.managed for n, f in schema.fields.items() if f.managed is not None},
             updates_of=self._updates_of(schema),
             snapshot=self._snapshot(schema, view=view),
@@ -306,6 +309,24 @@ class _Assembly:
             node.prepare = lambda made: self._prepared(spec, node, made)
         return node
 
+    def _handled(self, spec: NodeSpec, node: Node) -> Node:
+        """The node with its error handler, which is handed what it was."""
+        action = spec.error_handler or self.graph.default_fallback
+        if action is not None:
+            own = replace(
+                spec,
+                name=FALLBACK + spec.name,
+                action=action,
+                factory=None,
+                retry_policy=None,
+                timeout=None,
+                defer=False,
+            )
+            self.inputs[own.name] = self.inputs[spec.name]
+            node.fallback = self._node(own)
+            node.fallback.straight = True
+        return node
+
     def _prepared(self, spec: NodeSpec, node: Node, made: Any) -> Node:
         """The node of what a factory made, with the edges of the node that the factory stands for."""
         if not callable(made) and not hasattr(made, "tables") and not hasattr(made, "add_node"):
@@ -315,6 +336,7 @@ class _Assembly:
                 node=node.name,
             )
         new = self._node(replace(spec, action=made, factory=None))
+        new.fallback = node.fallback
         new.successors, new.joins, new.routers = node.successors, node.joins, node.routers
         new.routes, new.straight = node.routes, node.straight
         return new
@@ -423,7 +445,7 @@ class _Assembly:
         debug: bool,
     ) -> Tables:
         graph = self.graph
-        nodes = {name: self._node(spec) for name, spec in sorted(graph.nodes.items())}
+        nodes = {name: self._handled(spec, self._node(spec)) for name, spec in sorted(graph.nodes.items())}
         entry = Node(START, ENTRY, None, copied_values, copied, root_value=self.root)
         joins = self._joins()
         deferred = frozenset(node.name for node in nodes.values() if node.defer)

@@ -16,6 +16,7 @@ from juncture.errors import GraphBuildError
 from juncture.graph.check_findings import Report, read_silence
 from juncture.graph.inject import name_of, return_hint
 from juncture.graph.overall_state import strategies_by_key
+from juncture.graph.policies import read_fallback, read_timeout
 from juncture.graph.schema import Schema, read_schema, refuse_managed
 from juncture.observe.listeners import Event, Listener, OnListenerError
 from juncture.types import (
@@ -29,7 +30,6 @@ from juncture.types import (
     StateT,
     Timeout,
     TimeoutPolicy,
-    timeout_policy,
 )
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class NodeSpec:
     silence: frozenset[str] = frozenset()
     on_empty_stream: EmptyStream = "error"
     timeout: TimeoutPolicy | None = None
+    error_handler: Callable[..., Any] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -177,6 +178,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         self.branches: dict[str, dict[str, BranchSpec]] = {}
         self.default_retry: Retry | None = None
         self.default_timeout: TimeoutPolicy | None = None
+        self.default_fallback: Callable[..., Any] | None = None
         self.schemas: dict[Any, Schema] = {}
         for role, schema in (
             ("state", state_schema),
@@ -212,6 +214,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         silence: Collection[str] = (),
         on_empty_stream: EmptyStream = "error",
         timeout: Timeout | None = None,
+        error_handler: Callable[..., Any] | None = None,
     ) -> Self:
         """Adds a node.
 
@@ -232,6 +235,9 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                 ``"skip"`` for no write.
             timeout: How long a try may take: a `TimeoutPolicy`, or seconds or a timedelta for its `run_timeout`. An async
                 node is cancelled then, a sync one abandoned: the thread that it runs on can't be stopped.
+            error_handler: Called in the same step once the node has failed for good, with the same input, and with what failed as
+                ``error: NodeError``. What it returns is the result; the node's edges aren't followed, it leads on by a
+                `Command`.
 
         Raises:
             GraphBuildError: The name is taken, reserved or malformed, there is no action, a code doesn't exist, or a time
@@ -258,6 +264,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             read_silence(silence, f"node {name!r}"),
             on_empty_stream,
             read_timeout(timeout, name, inline=inline),
+            read_fallback(error_handler, name),
         )
         return self
 
@@ -298,7 +305,13 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         if name in self.nodes:
             raise GraphBuildError(f"Node `{name}` already present. Names are unique in a graph", node=name)
 
-    def set_node_defaults(self, *, retry_policy: Retry | None = None, timeout: Timeout | None = None) -> Self:
+    def set_node_defaults(
+        self,
+        *,
+        retry_policy: Retry | None = None,
+        timeout: Timeout | None = None,
+        error_handler: Callable[..., Any] | None = None,
+    ) -> Self:
         """Sets what applies to nodes that say nothing of their own; None leaves an earlier default.
 
         It is applied by `compile`, also to nodes added before, and isn't inherited by nested graphs. A nested graph is a node
@@ -307,14 +320,17 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         Args:
             retry_policy: As in `add_node`, like all the others.
             timeout: Not for nodes with ``inline=True``, which block the event loop that would have to stop them.
+            error_handler: Of every node that has none. Handlers themselves have the default policy and limit, and no handler.
 
         Raises:
-            GraphBuildError: The time limit isn't greater than 0.
+            GraphBuildError: The time limit isn't greater than 0, or the handler can't be called.
         """
         if retry_policy is not None:
             self.default_retry = retry_policy
         if timeout is not None:
             self.default_timeout = read_timeout(timeout, None)
+        if error_handler is not None:
+            self.default_fallback = read_fallback(error_handler, None)
         return self
 
     def add_sequence(self, nodes: Sequence[Any | tuple[str, Any]]) -> Self:
@@ -526,25 +542,6 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             listeners=listeners,
             on_listener_error=on_listener_error,
         )
-
-
-def read_timeout(given: Timeout | None, node: str | None, *, inline: bool = False) -> TimeoutPolicy | None:
-    """The time limit of a node, or of all where none is named.
-
-    Raises:
-        GraphBuildError: It isn't one, or the node can't have one.
-    """
-    whose = "the default time limit" if node is None else f"the time limit of node {node!r}"
-    try:
-        policy = timeout_policy(given)
-    except (TypeError, ValueError) as error:
-        raise GraphBuildError(f"{whose} can't be used: {error}", node=node) from error
-    if policy is not None and inline:
-        raise GraphBuildError(
-            f"node {node!r} has a time limit and inline=True: it blocks the event loop that would have to stop it. Leave one out",
-            node=node,
-        )
-    return policy
 
 
 def command_targets(action: Any) -> tuple[str, ...]:

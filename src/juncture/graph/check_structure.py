@@ -128,6 +128,8 @@ class Structure:
     def plain(self, name: str) -> bool:
         """Whether only edges and joins lead out of a node, whatever its code does."""
         graph = self.graph
+        if name in graph.nodes and graph.nodes[name].error_handler is not None:
+            return False
         return graph.strict and name not in graph.branches and graph.routes(name)
 
 

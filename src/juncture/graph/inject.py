@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, cast, get_type_hints
 
 from juncture.engine import tables
 from juncture.errors import GraphBuildError
 
-INJECTABLE: Final[Mapping[str, str]] = {"runtime": "runtime", "config": "config", "writer": "writer"}
+INJECTABLE: Final[dict[str, str]] = {"runtime": "runtime", "config": "config", "writer": "writer"}
 """Parameter name -> what it is filled with. Matched by name, whatever the annotation."""
 
 
-def injected(function: Callable[..., Any], owner: str) -> dict[str, str]:
+def injected(function: Callable[..., Any], owner: str, *, handles: bool = False) -> dict[str, str]:
     """Parameter -> what fills it. Positional-only and ``*args`` parameters are never filled.
+
+    What `handles` errors may also ask for the ``error``.
 
     Raises:
         GraphBuildError: A further parameter without a default that nothing fills, or no parameter for the input.
@@ -24,6 +26,7 @@ def injected(function: Callable[..., Any], owner: str) -> dict[str, str]:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # a builtin: it takes the input and nothing else
         return {}
+    known = INJECTABLE | {"error": "error"} if handles else INJECTABLE
     plan: dict[str, str] = {}
     taken = False
     bound = _bound(function)
@@ -35,12 +38,12 @@ def injected(function: Callable[..., Any], owner: str) -> dict[str, str]:
             continue
         if not taken and parameter.kind is not parameter.KEYWORD_ONLY:
             taken = True
-        elif parameter.kind is not parameter.POSITIONAL_ONLY and parameter.name in INJECTABLE:
-            plan[parameter.name] = INJECTABLE[parameter.name]
+        elif parameter.kind is not parameter.POSITIONAL_ONLY and parameter.name in known:
+            plan[parameter.name] = known[parameter.name]
         elif parameter.default is parameter.empty:
             raise GraphBuildError(
                 f"{owner} has a parameter {parameter.name!r} that nothing fills. Besides its input, a function may ask for "
-                f"{', '.join(INJECTABLE)}; give anything else a default, or bind it with functools.partial",
+                f"{', '.join(known)}; give anything else a default, or bind it with functools.partial",
                 node=None,
             )
     if not taken:

@@ -7,7 +7,7 @@ path_map, ``Literal[...]``, ``destinations``) is taken for the truth; code is re
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, get_origin
 
@@ -64,7 +64,10 @@ def outline(
         if end == END:
             edges[start] = (*edges.get(start, ()), END)
     return Outline(
-        nodes=dict(graph.nodes),
+        nodes={
+            name: replace(spec, error_handler=spec.error_handler or graph.default_fallback)
+            for name, spec in graph.nodes.items()
+        },
         edges=edges,
         branches={source: list(branches.values()) for source, branches in graph.branches.items()},
         joins=[join for join in graph.joins if join.target != END],
@@ -171,7 +174,29 @@ def _add_branch(branch: BranchSpec, reader: Reader, ways: Ways) -> None:
         ways.sends |= shown.sends
 
 
+def fallback_ways(spec: NodeSpec, reader: Reader) -> Ways:
+    """Where the error handler of a node leads."""
+    ways = Ways()
+    _add_fallback(spec, reader, ways)
+    return ways
+
+
+def _add_fallback(spec: NodeSpec, reader: Reader, ways: Ways) -> None:
+    fallback = spec.error_handler
+    if fallback is None:
+        return
+    declared = command_targets(fallback)
+    shown = None if declared else reader.shown(fallback)
+    if shown is not None and shown.gotos:
+        ways.anywhere = ways.anywhere or shown.anywhere
+        ways.targets |= shown.goto_names | shown.sends
+        ways.sends |= shown.sends
+    ways.hidden = ways.hidden or (not declared and (shown is None or shown.hidden))
+    ways.targets.update(target for target in declared if target != Command.PARENT)
+
+
 def _add_commands(graph: Outline, spec: NodeSpec, reader: Reader, ways: Ways) -> None:
+    _add_fallback(spec, reader, ways)
     declared = declared_targets(spec)
     if declared:
         ways.targets.update(declared)
@@ -214,5 +239,5 @@ def choices(branch: BranchSpec, reader: Reader) -> frozenset[str] | None:
     return frozenset(branch.targets[name] for name in shown.targets)
 
 
-__all__ = ["Outline", "Reader", "Ways", "branch_ways", "choices", "command_ways", "declared_targets", "is_one_name",
+__all__ = ["Outline", "Reader", "Ways", "branch_ways", "choices", "command_ways", "declared_targets", "fallback_ways", "is_one_name",
            "outline", "ways_of"]  # fmt: skip

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from juncture.engine.commit import apply, merge
+from juncture.engine.fallbacks import FALLBACK
 from juncture.engine.interrupts import open_questions, pauses_after
 from juncture.engine.plan import unfinished, upcoming
 from juncture.engine.state import Saved, State, TaskRecord
@@ -60,7 +61,7 @@ def due_tasks(tables: Tables, state: State, records: Sequence[TaskRecord]) -> li
     answered = {record.name for record in records if record.kind == "answer"}
     for task in due:
         for record in records:
-            if record.task_id == task.id:
+            if record.task_id in (task.id, FALLBACK + task.id):
                 _note(task, record, answered)
             elif record.kind == "paused" and record.name not in answered:
                 question: Interrupt = record.content

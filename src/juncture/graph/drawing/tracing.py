@@ -17,7 +17,15 @@ from juncture.graph.builder import BranchSpec, NodeSpec, StateGraph
 from juncture.graph.check_calls import graphs_of, may_route
 from juncture.graph.compiled import CompiledGraph
 from juncture.graph.drawing.drawn import DrawnEdge, DrawnGraph, DrawnNode, EdgeKind, merged
-from juncture.graph.outline import Outline, Reader, branch_ways, command_ways, declared_targets, outline
+from juncture.graph.outline import (
+    Outline,
+    Reader,
+    branch_ways,
+    command_ways,
+    declared_targets,
+    fallback_ways,
+    outline,
+)
 from juncture.types import END, START
 
 if TYPE_CHECKING:
@@ -117,9 +125,13 @@ class _Tracer:
                 yield self._edge(level, name, target, kind, _label(branch, target), branch.name)
             if ways.anywhere:
                 yield self._unknown(level, name, branch.name)
-        if name == START or name in graph.nested:
+        if name == START:
             return
         spec = graph.nodes[name]
+        if name in graph.nested:
+            for target in _known(graph, fallback_ways(spec, self.reader).targets):
+                yield self._edge(level, name, target, "command")
+            return
         shown = self._shown(spec)
         declared = declared_targets(spec)
         for target in _known(graph, command_ways(graph, spec, self.reader).targets):
