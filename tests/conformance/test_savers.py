@@ -125,10 +125,10 @@ class AnyPlace(InMemorySaver):
 
 
 class PrefixSearch(InMemorySaver):
-    def delete_thread(self, thread_id):
+    def delete_thread(self, thread_id, **options):
         for name in list(self._threads):
             if name.startswith(thread_id):
-                super().delete_thread(name)
+                super().delete_thread(name, **options)
 
 
 class FoldsCase(InMemorySaver):
@@ -212,8 +212,8 @@ class ListsWithoutLeases(InMemorySaver):
 class DropsWithParts(InMemorySaver):
     """Every checkpoint takes its part with it, whoever builds on it."""
 
-    def drop(self, thread_id, namespace, checkpoint_ids):
-        super().drop(thread_id, namespace, checkpoint_ids)
+    def drop(self, thread_id, namespace, checkpoint_ids, **options):
+        super().drop(thread_id, namespace, checkpoint_ids, **options)
         series = self._threads.get(thread_id, {}).get(namespace)
         if series is not None:
             series.parts = {
@@ -224,33 +224,34 @@ class DropsWithParts(InMemorySaver):
 class DropsTooLittle(InMemorySaver):
     """Keeps every part from the first to the last that is needed."""
 
-    def drop(self, thread_id, namespace, checkpoint_ids):
+    def drop(self, thread_id, namespace, checkpoint_ids, **options):
         series = self._threads.get(thread_id, {}).get(namespace)
         before = dict(series.parts) if series is not None else {}
-        super().drop(thread_id, namespace, checkpoint_ids)
+        super().drop(thread_id, namespace, checkpoint_ids, **options)
         if series is not None:
             spans = needed_parts(series.checkpoints.values())
             series.parts = {seq: part for seq, part in before.items() if seq >= spans[0][0]}
 
 
 class DropsTheHead(InMemorySaver):
-    def drop(self, thread_id, namespace, checkpoint_ids):
+    def drop(self, thread_id, namespace, checkpoint_ids, **options):
         found = self.load(thread_id, namespace)
-        super().drop(thread_id, namespace, {i for i in checkpoint_ids if found and i != found.head_id})
+        left = {i for i in checkpoint_ids if found and i != found.head_id}
+        super().drop(thread_id, namespace, left, **options)
         if found and found.head_id in checkpoint_ids:
             raise SaverError("that is the head")
 
 
 class DropsEverywhere(InMemorySaver):
-    def drop(self, thread_id, namespace, checkpoint_ids):
+    def drop(self, thread_id, namespace, checkpoint_ids, **options):
         for each in self.namespaces(thread_id):
-            super().drop(thread_id, each, checkpoint_ids)
+            super().drop(thread_id, each, checkpoint_ids, **options)
 
 
 class LeavesTheLease(InMemorySaver):
-    def delete_thread(self, thread_id):
+    def delete_thread(self, thread_id, **options):
         held = self._leases.get(thread_id)
-        super().delete_thread(thread_id)
+        super().delete_thread(thread_id, **options)
         if held is not None:
             self._leases[thread_id] = held
 
@@ -315,6 +316,16 @@ class UnfencedRecords(InMemorySaver):
         super().put_records(*args)
 
 
+class UnfencedDrops(InMemorySaver):
+    def drop(self, thread_id, namespace, checkpoint_ids, *, lease=None):
+        super().drop(thread_id, namespace, checkpoint_ids)
+
+
+class UnfencedDeletion(InMemorySaver):
+    def delete_thread(self, thread_id, *, lease=None):
+        super().delete_thread(thread_id)
+
+
 class FencesByToken(InMemorySaver):
     """Asks whether the lease is anybody's, not whether it is the thread's."""
 
@@ -373,6 +384,8 @@ FAULTY = {
     ReleasesAnybodys: "a lease that was given back is free",
     Unfenced: "who lost the lease stores nothing",
     UnfencedRecords: "who lost the lease stores nothing",
+    UnfencedDrops: "who lost the lease removes nothing",
+    UnfencedDeletion: "who lost the lease removes nothing",
     FencesByToken: "who lost the lease stores nothing",
     FencesWhatRanOut: "a lease that ran out is there until somebody takes it",
     StaysOpen: "a closed saver refuses everything",

@@ -110,11 +110,11 @@ class Pair:
         gone = self.draw(st.sets(st.sampled_from([*self.ids(thread_id, namespace)[1:], "other"])))
         if self.draw(st.integers(0, 4)) == 0:
             gone |= set(self.ids(thread_id, namespace)[: self.draw(st.sampled_from((1, 999)))])
-        self.both("drop", thread_id, namespace, gone)
+        self.both("drop", thread_id, namespace, gone, lease=self.lease())
 
     def delete_thread(self) -> None:
         if self.draw(st.booleans()):
-            self.both("delete_thread", self.draw(st.sampled_from(THREADS)))
+            self.both("delete_thread", self.draw(st.sampled_from(THREADS)), lease=self.lease())
 
     def acquire_lease(self) -> None:
         thread_id = self.draw(st.sampled_from(THREADS))

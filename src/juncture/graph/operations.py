@@ -206,11 +206,11 @@ class ThreadPrograms:
     def archive(self, thread_id: str) -> Asking[str]:
         """Moves a thread; its new id."""
 
-        def moving(_: Lease) -> Asking[str]:
+        def moving(lease: Lease) -> Asking[str]:
             saved = yield from self.known(Place(thread_id, (), None))
             kept = yield from self._free_id(f"{thread_id}@{saved.checkpoint_id}")
             yield from upkeep.copy_thread(self.saver, self.codec, thread_id, kept)
-            yield Ask(self.saver, "delete_thread", (thread_id,))
+            yield Ask(self.saver, "delete_thread", (thread_id,), {"lease": lease})
             return kept
 
         return (yield from upkeep.leased(self.saver, thread_id, moving))

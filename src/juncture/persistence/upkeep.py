@@ -67,7 +67,7 @@ def copy_thread(saver: Saver, codec: Codec, source: str, target: str) -> Asking[
             ):  # the thread's own last: until then, there is no thread to be seen
                 yield from _copy_series(saver, codec, source, namespace, lease)
         except BaseException:
-            yield Ask(saver, "delete_thread", (target,))
+            yield Ask(saver, "delete_thread", (target,), {"lease": lease})
             raise
 
     yield from leased(saver, target, copying)
@@ -115,10 +115,11 @@ def delete_thread(saver: Saver, thread_id: str) -> Asking[None]:
 
     Raises:
         ThreadBusyError: A run has it. Nothing was removed.
+        LeaseLostError: This was stopped for so long that another has the thread now. Nothing was removed.
     """
 
-    def deleting(_: Lease) -> Asking[None]:
-        yield Ask(saver, "delete_thread", (thread_id,))
+    def deleting(lease: Lease) -> Asking[None]:
+        yield Ask(saver, "delete_thread", (thread_id,), {"lease": lease})
 
     yield from leased(saver, thread_id, deleting)
 
@@ -132,10 +133,11 @@ def prune(saver: Saver, codec: Codec, thread_id: str, keeps: Keeps) -> Asking[in
 
     Raises:
         ThreadBusyError: A run has the thread. Nothing was removed.
+        LeaseLostError: This was stopped for so long that another has the thread now. What was removed before stays so.
         ThreadNotFoundError: There is no such thread.
     """
 
-    def pruning(_: Lease) -> Asking[int]:
+    def pruning(lease: Lease) -> Asking[int]:
         namespaces: list[str] = yield Ask(saver, "namespaces", (thread_id,))
         if not namespaces:
             raise not_found(thread_id)
@@ -168,7 +170,7 @@ def prune(saver: Saver, codec: Codec, thread_id: str, keeps: Keeps) -> Asking[in
                 )
             if gone:
                 ids = [found.checkpoint.checkpoint_id for found in gone]
-                yield Ask(saver, "drop", (thread_id, namespace, ids))
+                yield Ask(saver, "drop", (thread_id, namespace, ids), {"lease": lease})
                 removed += len(gone)
         return removed
 

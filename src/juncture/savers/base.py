@@ -35,8 +35,8 @@ The laws, each checked by `juncture.testing.saver_conformance`:
 11. **Leases.** A thread has at most one lease, with all its namespaces. It is somebody's until it is released,
     replaced, or deleted with its thread; running out only allows others to take it. Whether it ran out is judged by
     the saver's clock alone (the database's, where there is one). A put or records with a lease that isn't the thread's
-    any more: `LeaseLostError`, and nothing is stored. This is checked in the same transaction. A put without a lease
-    isn't checked.
+    any more: `LeaseLostError`, and nothing is stored. A drop or a deletion with such a lease: `LeaseLostError`, and
+    nothing is removed. This is checked in the same transaction. A call without a lease isn't checked.
 12. **Pruning.** `drop` removes checkpoints with their records, and the parts that nothing needs any more. The head
     of a series can't be dropped, except of a nested graph's (its namespace isn't empty), and together with all others:
     then that series is gone. What isn't dropped stays as it was.
@@ -254,18 +254,36 @@ class Saver(ABC):
         """
 
     @abstractmethod
-    def drop(self, thread_id: str, namespace: str, checkpoint_ids: Collection[str]) -> None:
+    def drop(
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_ids: Collection[str],
+        *,
+        lease: Lease | None = None,
+    ) -> None:
         """Removes checkpoints of a series, their records, and the parts that no checkpoint needs any more.
 
         Ids that aren't there are fine.
 
+        Args:
+            thread_id: The thread.
+            namespace: The series.
+            checkpoint_ids: Of those to be removed.
+            lease: The caller's right to write.
+
         Raises:
+            LeaseLostError: The lease is no longer the thread's. Nothing was removed.
             SaverError: One of them is the head, and it isn't a nested graph's series as a whole. Nothing was removed.
         """
 
     @abstractmethod
-    def delete_thread(self, thread_id: str) -> None:
-        """Removes everything of a thread, in every namespace, its lease included. An unknown thread is fine."""
+    def delete_thread(self, thread_id: str, *, lease: Lease | None = None) -> None:
+        """Removes everything of a thread, in every namespace, its lease included. An unknown thread is fine.
+
+        Raises:
+            LeaseLostError: The lease that was given is no longer the thread's. Nothing was removed.
+        """
 
     # ---- leases
 
@@ -374,13 +392,20 @@ class Saver(ABC):
         """As `threads`."""
         return await self._elsewhere(self.threads, after=after, limit=limit)
 
-    async def adrop(self, thread_id: str, namespace: str, checkpoint_ids: Collection[str]) -> None:
+    async def adrop(
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_ids: Collection[str],
+        *,
+        lease: Lease | None = None,
+    ) -> None:
         """As `drop`."""
-        await self._elsewhere(self.drop, thread_id, namespace, checkpoint_ids)
+        await self._elsewhere(self.drop, thread_id, namespace, checkpoint_ids, lease=lease)
 
-    async def adelete_thread(self, thread_id: str) -> None:
+    async def adelete_thread(self, thread_id: str, *, lease: Lease | None = None) -> None:
         """As `delete_thread`."""
-        await self._elsewhere(self.delete_thread, thread_id)
+        await self._elsewhere(self.delete_thread, thread_id, lease=lease)
 
     async def aacquire_lease(
         self, thread_id: str, holder: str, token: str, ttl: float | None, *, instead_of: str | None = None
@@ -439,11 +464,11 @@ def head_moved(thread_id: str, namespace: str, known: str | None, head: str | No
 
 
 def lease_lost(lease: Lease, current: str | None) -> LeaseLostError:
-    """The error of a put with a lease that isn't the thread's any more; ``current`` is the holder of the one that is."""
+    """The error of a write with a lease that isn't the thread's any more; ``current`` is the holder of the one that is."""
     who = f"{current} has it now" if current is not None else "it was given back, or the thread was deleted"
     error = LeaseLostError(
-        f"this run no longer has the lease of thread {lease.thread_id!r}: {who}. Nothing was saved. The run was taken "
-        "for dead (it couldn't renew its lease in time); what it saved before stays, and whoever took over goes on."
+        f"the lease of thread {lease.thread_id!r} was lost: {who}. Nothing was saved or removed. Who had it was taken "
+        "for dead (it couldn't renew it in time); what it saved before stays, and whoever took over goes on."
     )
     error.thread_id = lease.thread_id
     return error

@@ -395,21 +395,35 @@ class EncryptedSaver(Saver):
         """As `threads`."""
         return self._opened_threads(await self._saver.athreads(after=after, limit=limit))
 
-    def drop(self, thread_id: str, namespace: str, checkpoint_ids: Collection[str]) -> None:
+    def drop(
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_ids: Collection[str],
+        *,
+        lease: Lease | None = None,
+    ) -> None:
         """As `Saver.drop`."""
-        self._saver.drop(thread_id, namespace, checkpoint_ids)
+        self._saver.drop(thread_id, namespace, checkpoint_ids, lease=lease)
 
-    async def adrop(self, thread_id: str, namespace: str, checkpoint_ids: Collection[str]) -> None:
+    async def adrop(
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_ids: Collection[str],
+        *,
+        lease: Lease | None = None,
+    ) -> None:
         """As `drop`."""
-        await self._saver.adrop(thread_id, namespace, checkpoint_ids)
+        await self._saver.adrop(thread_id, namespace, checkpoint_ids, lease=lease)
 
-    def delete_thread(self, thread_id: str) -> None:
+    def delete_thread(self, thread_id: str, *, lease: Lease | None = None) -> None:
         """As `Saver.delete_thread`."""
-        self._saver.delete_thread(thread_id)
+        self._saver.delete_thread(thread_id, lease=lease)
 
-    async def adelete_thread(self, thread_id: str) -> None:
+    async def adelete_thread(self, thread_id: str, *, lease: Lease | None = None) -> None:
         """As `delete_thread`."""
-        await self._saver.adelete_thread(thread_id)
+        await self._saver.adelete_thread(thread_id, lease=lease)
 
     # ---- leases
 

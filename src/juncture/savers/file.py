@@ -212,10 +212,18 @@ class FileSaver(Saver):
                     )
         return found
 
-    def drop(self, thread_id: str, namespace: str, checkpoint_ids: Collection[str]) -> None:
+    def drop(
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_ids: Collection[str],
+        *,
+        lease: Lease | None = None,
+    ) -> None:
         """Removes checkpoints and what nobody needs any more. Writes the thread's whole log anew."""
         gone = frozenset(checkpoint_ids)
         with self._writing(thread_id) as log:
+            self._fence(log, lease)
             series = log.series.get(namespace)
             if series is None:
                 return
@@ -225,9 +233,10 @@ class FileSaver(Saver):
             elif not gone.isdisjoint(series.checkpoints):
                 log.rewrite(namespace, gone)
 
-    def delete_thread(self, thread_id: str) -> None:
+    def delete_thread(self, thread_id: str, *, lease: Lease | None = None) -> None:
         """Removes everything of a thread."""
         with self._writing(thread_id) as log:
+            self._fence(log, lease)
             log.delete()
 
     # ---- leases
@@ -407,11 +416,14 @@ class FileSaver(Saver):
         kept = form.LeaseFile(form.birth_of(log.start), lease.thread_id, lease.holder, lease.token, until)
         write_lease(log.lease_path, form.lease_bytes(kept))
 
-    def _check(self, log: Log, namespace: str, known: str | None, lease: Lease | None) -> None:
+    def _fence(self, log: Log, lease: Lease | None) -> None:
         if lease is not None:
             held = self._lease(log)
             if held is None or held.token != lease.token:
                 raise lease_lost(lease, None if held is None else held.holder)
+
+    def _check(self, log: Log, namespace: str, known: str | None, lease: Lease | None) -> None:
+        self._fence(log, lease)
         series = log.series.get(namespace)
         head = series.ids[-1] if series else None
         if head != known:

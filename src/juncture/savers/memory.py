@@ -204,11 +204,19 @@ class InMemorySaver(Saver):
                 found.append(StoredThread(thread_id, series.loaded(series.ids[-1]), lease))
             return found
 
-    def drop(self, thread_id: str, namespace: str, checkpoint_ids: Collection[str]) -> None:
+    def drop(
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_ids: Collection[str],
+        *,
+        lease: Lease | None = None,
+    ) -> None:
         """Removes checkpoints and what nobody needs any more."""
         gone = frozenset(checkpoint_ids)
         with self._lock:
             series = self._series(thread_id, namespace)
+            self._fence(thread_id, lease)
             if series is None:
                 return
             if drops_all(thread_id, namespace, series.ids, gone, series.ids[-1]):
@@ -221,10 +229,11 @@ class InMemorySaver(Saver):
             needed = needed_parts(series.checkpoints.values())
             series.parts = {part.seq: part for part in series.parts_in(needed)}
 
-    def delete_thread(self, thread_id: str) -> None:
+    def delete_thread(self, thread_id: str, *, lease: Lease | None = None) -> None:
         """Removes everything of a thread."""
         with self._lock:
             self._check_open()
+            self._fence(thread_id, lease)
             self._threads.pop(thread_id, None)
             self._leases.pop(thread_id, None)
 
@@ -303,13 +312,16 @@ class InMemorySaver(Saver):
         known: str | None,
         lease: Lease | None,
     ) -> None:
+        self._fence(thread_id, lease)
+        head = None if series is None else series.ids[-1]
+        if head != known:
+            raise head_moved(thread_id, namespace, known, head)
+
+    def _fence(self, thread_id: str, lease: Lease | None) -> None:
         if lease is not None:
             held = self._leases.get(thread_id)
             if held is None or held.lease.token != lease.token:
                 raise lease_lost(lease, None if held is None else held.lease.holder)
-        head = None if series is None else series.ids[-1]
-        if head != known:
-            raise head_moved(thread_id, namespace, known, head)
 
 
 def _keep(series: _Series, checkpoint_id: str, records: Sequence[StoredRecord]) -> None:

@@ -202,12 +202,21 @@ class PostgresSaver(Saver):
         """The threads that have a checkpoint of their own, sorted."""
         return self._read(self._sql.threads, after=after, limit=limit)
 
-    def drop(self, thread_id: str, namespace: str, checkpoint_ids: Collection[str]) -> None:
+    def drop(
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_ids: Collection[str],
+        *,
+        lease: Lease | None = None,
+    ) -> None:
         """Removes checkpoints and what nobody needs any more."""
         gone = list(checkpoint_ids)
 
         def drop(session: Session) -> None:
             with session.transaction():
+                if lease is not None:
+                    self._fence(session, self._sql.hold, thread_id, lease)
                 series = rows(session, self._sql.lock, {"thread_id": thread_id, "namespace": namespace})
                 for series_id, head_id in series:
                     ids = (
@@ -224,18 +233,22 @@ class PostgresSaver(Saver):
 
         self._connections.run(drop)
 
-    def delete_thread(self, thread_id: str) -> None:
+    def delete_thread(self, thread_id: str, *, lease: Lease | None = None) -> None:
         """Removes everything of a thread."""
         named = {"thread_id": thread_id}
 
         def delete(session: Session) -> None:
             with session.transaction():
-                do(session, self._sql.delete_lease, named)
+                if lease is None:
+                    do(session, self._sql.delete_lease, named)
+                else:
+                    self._fence(session, self._sql.take_away, thread_id, lease)
                 # Waits for the puts that are being made; the next statement sees what they stored.
                 ids = [series_id for (series_id,) in rows(session, self._sql.delete_series, named)]
                 do(session, self._sql.delete_rows, {"ids": ids})
 
-        self._connections.run(delete)
+        again = f"Thread {thread_id!r} may or may not have been deleted: look whether it is there, and delete it again"
+        self._connections.run(delete, unless_told=None if lease is None else again)
 
     # ---- leases
 
@@ -291,6 +304,12 @@ class PostgresSaver(Saver):
 
     def _read(self, query: bytes, **values: str | int | None) -> list[StoredThread]:
         return _threads(self._rows(query, values))
+
+    def _fence(self, session: Session, query: bytes, thread_id: str, lease: Lease) -> None:
+        """Makes sure of the lease until the commit, by a query that gives its row where it is the thread's."""
+        if not rows(session, query, {"thread_id": thread_id, "token": lease.token}):
+            held = [holder for _, holder, *_ in rows(session, self._sql.lease, {"thread_id": thread_id})]
+            raise lease_lost(lease, held[0] if held else None)
 
     def _why_not(
         self, session: Session, thread_id: str, namespace: str, known: str | None, lease: Lease | None

@@ -171,6 +171,7 @@ _PARTS: Final[LiteralString] = (
 _HELD: Final[LiteralString] = """
     held AS (SELECT 1 FROM {s}.leases WHERE thread_id = %(thread_id)s AND token = %(token)s FOR SHARE),
 """
+_OF_LEASE: Final[LiteralString] = "FROM {s}.leases WHERE thread_id = %(thread_id)s AND token = %(token)s"
 _IF_HELD: Final[LiteralString] = " AND EXISTS (SELECT FROM held)"
 _BEGUN: Final[tuple[LiteralString, LiteralString]] = (
     """
@@ -332,6 +333,8 @@ class Statements:
         self.drop_parts = ready(_DROP_PARTS)
         self.ids = ready(_IDS)
         self.delete_one = ready(_DELETE_ONE)
+        self.hold = ready("SELECT token " + _OF_LEASE + " FOR SHARE")
+        self.take_away = ready("DELETE " + _OF_LEASE + " RETURNING token")
         self.delete_lease = ready("DELETE FROM {s}.leases WHERE thread_id = %(thread_id)s")
         self.delete_series = ready("DELETE FROM {s}.series WHERE thread_id = %(thread_id)s RETURNING id")
         self.delete_rows = ready(_DELETE_ROWS)
@@ -340,7 +343,7 @@ class Statements:
         self.lease = ready("SELECT thread_id, " + _LEASE + " FROM {s}.leases WHERE thread_id = %(thread_id)s")
         self.leases = ready("SELECT thread_id, " + _LEASE + " FROM {s}.leases ORDER BY thread_id")
         self.renew = ready(_RENEW)
-        self.release = ready("DELETE FROM {s}.leases WHERE thread_id = %(thread_id)s AND token = %(token)s")
+        self.release = ready("DELETE " + _OF_LEASE)
 
         self.version_table = Identifier(schema, "version").as_string(None)
         self.find_version = b"SELECT to_regclass(%(table)s)"

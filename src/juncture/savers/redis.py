@@ -120,7 +120,7 @@ class RedisSaver(Saver):
             scripts.PUT,
             thread_id,
             *_series(namespace),
-            _optional(None if lease is None else lease.token),
+            _token(lease),
             _optional(follows),
             _exact(checkpoint.checkpoint_id),
             checkpoint.seq,
@@ -148,7 +148,7 @@ class RedisSaver(Saver):
             scripts.PUT_RECORDS,
             thread_id,
             *_series(namespace),
-            _optional(None if lease is None else lease.token),
+            _token(lease),
             _exact(checkpoint_id),
             *_records(records),
         )
@@ -213,16 +213,29 @@ class RedisSaver(Saver):
                 return found
             after = found[-1].thread_id
 
-    def drop(self, thread_id: str, namespace: str, checkpoint_ids: Collection[str]) -> None:
+    def drop(
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_ids: Collection[str],
+        *,
+        lease: Lease | None = None,
+    ) -> None:
         """Removes checkpoints and what nobody needs any more."""
-        how, *reply = self._run(scripts.DROP, thread_id, *_series(namespace), *map(_exact, checkpoint_ids))
+        how, *reply = self._run(
+            scripts.DROP, thread_id, *_series(namespace), _token(lease), *map(_exact, checkpoint_ids)
+        )
+        if how == b"lease":
+            _refuse(thread_id, namespace, None, lease, how, reply)
         if how == b"is head":
             head, stays = (text.decode() for text in reply)
             drops_all(thread_id, namespace, [stays], [head], head)
 
-    def delete_thread(self, thread_id: str) -> None:
+    def delete_thread(self, thread_id: str, *, lease: Lease | None = None) -> None:
         """Removes everything of a thread."""
-        self._run(scripts.DELETE_THREAD, thread_id)
+        how, *reply = self._run(scripts.DELETE_THREAD, thread_id, _token(lease))
+        if how == b"lease":
+            _refuse(thread_id, "", None, lease, how, reply)
 
     # ---- leases
 
@@ -364,6 +377,10 @@ def _exact(text: str) -> bytes:
 
 def _optional(text: str | None) -> bytes:
     return b"" if text is None else b"=" + _exact(text)
+
+
+def _token(lease: Lease | None) -> bytes:
+    return _optional(None if lease is None else lease.token)
 
 
 def _series(namespace: str) -> tuple[bytes, bytes]:

@@ -127,11 +127,15 @@ local function until_of(ttl)
   return string.format('%.0f', now() + tonumber(ttl))
 end
 
+local function lost(token)
+  if not token then return nil end
+  local held = redis.call('HMGET', key('lease'), 'token', 'holder')
+  if held[1] ~= token then return {{'lease', held[2]}} end
+end
+
 local function refusal(namespace, known, token)
-  if token then
-    local held = redis.call('HMGET', key('lease'), 'token', 'holder')
-    if held[1] ~= token then return {{'lease', held[2]}} end
-  end
+  local no = lost(token)
+  if no then return no end
   local head, seq = head_of(namespace)
   if head ~= known then return {{'head', head or false}} end
   return nil, seq
@@ -253,10 +257,12 @@ DROP = (
     _COMMON
     + """
 local namespace, series = ARGV[3], ARGV[4]
+local no = lost(optional(ARGV[5]))
+if no then return no end
 local head, head_seq = head_of(namespace)
 if not head then return {'none'} end
 local gone = {}
-for i = 5, #ARGV do gone[series .. ARGV[i]] = true end
+for i = 6, #ARGV do gone[series .. ARGV[i]] = true end
 local ids, checkpoints, records = key('ids'), key('checkpoints'), key('records')
 local left, dropped = {}, {}
 for _, member in ipairs(redis.call('ZRANGEBYLEX', ids, '[' .. series, '(' .. series .. '\255')) do
@@ -301,17 +307,20 @@ end
 return {'ok'}
 """
 )
-"""Arguments: NS, [NS], each CP. Reply to is head: the head, and a CP of the series that isn't to be removed, if there is."""
+"""Arguments: NS, [NS], optional token, each CP. Reply to is head: the head, and a CP of the series that isn't to be removed, if there is."""
 
 DELETE_THREAD = (
     _COMMON
     + """
+local no = lost(optional(ARGV[3]))
+if no then return no end
 redis.call('UNLINK', key('heads'), key('ids'), key('checkpoints'), key('parts'), key('records'), key('lease'))
 redis.call('ZREM', base .. ':threads', thread)
 redis.call('ZREM', base .. ':leases', thread)
 return {'ok'}
 """
 )
+"""Arguments: optional token."""
 
 ACQUIRE_LEASE = (
     _COMMON

@@ -276,9 +276,17 @@ class SqliteSaver(Saver):
             found.append(StoredThread(thread_id, head, lease))
         return found
 
-    def drop(self, thread_id: str, namespace: str, checkpoint_ids: Collection[str]) -> None:
+    def drop(
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_ids: Collection[str],
+        *,
+        lease: Lease | None = None,
+    ) -> None:
         """Removes checkpoints and what nobody needs any more. The file keeps the room for what comes."""
         with self._database.writing() as run:
+            _fence(run, thread_id, lease)
             head: _Row | None = run(sql.WHERE, (thread_id, namespace)).fetchone()
             if head is None:
                 return
@@ -301,9 +309,10 @@ class SqliteSaver(Saver):
             left = (_stored(thread_id, namespace, row) for row in run(sql.ALL, (series, -1)).fetchall())
             run(sql.DELETE_PARTS, (_places(series, _between(needed_parts(left), head_seq)),))
 
-    def delete_thread(self, thread_id: str) -> None:
+    def delete_thread(self, thread_id: str, *, lease: Lease | None = None) -> None:
         """Removes everything of a thread. The file keeps the room for what comes."""
         with self._database.writing() as run:
+            _fence(run, thread_id, lease)
             for series in run(sql.SERIES, (thread_id,)).fetchall():
                 for statement in sql.DELETE_SERIES:
                     run(statement, series)
@@ -367,16 +376,20 @@ def _check_text(*texts: str) -> None:
         )
 
 
-def _check_head(
-    run: Run, thread_id: str, namespace: str, known: str | None, lease: Lease | None
-) -> tuple[int | None, int]:
-    """The series and the place of its head, None and 0 where there is none; raises if the caller is behind."""
+def _fence(run: Run, thread_id: str, lease: Lease | None) -> None:
     if lease is not None:
         held: _Row | None = run(
             "SELECT token, holder FROM leases WHERE thread_id = ?", (thread_id,)
         ).fetchone()
         if held is None or held[0] != lease.token:
             raise lease_lost(lease, None if held is None else held[1])
+
+
+def _check_head(
+    run: Run, thread_id: str, namespace: str, known: str | None, lease: Lease | None
+) -> tuple[int | None, int]:
+    """The series and the place of its head, None and 0 where there is none; raises if the caller is behind."""
+    _fence(run, thread_id, lease)
     series, head, seq = run(sql.WHERE, (thread_id, namespace)).fetchone() or (None, None, 0)
     if head != known:
         raise head_moved(thread_id, namespace, known, head)

@@ -152,13 +152,20 @@ class Face:
         """As `Saver.threads`."""
         return self._call("threads", **options)
 
-    def drop(self, thread_id: str, namespace: str, checkpoint_ids: Collection[str]) -> None:
+    def drop(
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_ids: Collection[str],
+        *,
+        lease: Lease | None = None,
+    ) -> None:
         """As `Saver.drop`."""
-        self._call("drop", thread_id, namespace, checkpoint_ids)
+        self._call("drop", thread_id, namespace, checkpoint_ids, lease=lease)
 
-    def delete_thread(self, thread_id: str) -> None:
+    def delete_thread(self, thread_id: str, *, lease: Lease | None = None) -> None:
         """As `Saver.delete_thread`."""
-        self._call("delete_thread", thread_id)
+        self._call("delete_thread", thread_id, lease=lease)
 
     def acquire_lease(
         self, thread_id: str, name: str, ttl: float | None = 600.0, *, instead_of: str | None = None

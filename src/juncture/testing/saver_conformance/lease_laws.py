@@ -278,6 +278,53 @@ def _who_lost_the_lease_stores_nothing(face: Face) -> None:
 
 
 @_law
+def _who_lost_the_lease_removes_nothing(face: Face) -> None:
+    for thread_id, (head_id, lease) in _lost_in_every_way(face).items():
+        second = checkpoint(2, thread_id=thread_id, parent_id=head_id)
+        face.put(second, follows=head_id, records=[A])
+        face.put(checkpoint(1, thread_id=thread_id, namespace="n"), follows=None)
+        leases = [one[:3] for one in face.leases()]
+        gone = [head_id]
+        for what, call in (
+            ("drop", lambda: face.drop(thread_id, "", gone, lease=lease)),  # noqa: B023  # used at once
+            ("a drop of nothing", lambda: face.drop(thread_id, "never", [], lease=lease)),  # noqa: B023  # used at once
+            ("delete_thread", lambda: face.delete_thread(thread_id, lease=lease)),  # noqa: B023  # used at once
+        ):
+            error = refuses(LeaseLostError, call, f"{what}, where the lease was {thread_id}")
+            assert isinstance(error, LeaseLostError)
+            assert error.thread_id is not None
+        assert face.ids(thread_id) == [second.checkpoint_id, head_id]
+        assert face.loaded(thread_id, "", head_id).records == (A,)
+        assert len(face.parts(thread_id, "", ((1, 9),))) == 2
+        assert face.namespaces(thread_id) == ["", "n"]
+        assert [one[:3] for one in face.leases()] == leases
+        face.drop(thread_id, "", gone)  # without a lease it isn't checked
+        assert face.ids(thread_id) == [second.checkpoint_id]
+        face.delete_thread(thread_id)
+        refuses(
+            LeaseLostError,
+            lambda: face.delete_thread(thread_id, lease=lease),  # noqa: B023  # used at once
+            "deleting what is deleted",
+        )
+
+
+@_law
+def _who_has_the_lease_removes_in_every_namespace(face: Face) -> None:
+    lease = face.acquire_lease("t", "1")
+    other = face.acquire_lease("t2", "2", None)
+    for namespace in ("", "inner"):
+        made = face.series(2, namespace=namespace)
+        face.drop("t", namespace, [made[0].checkpoint_id], lease=lease)
+        assert face.ids("t", namespace) == [made[1].checkpoint_id]
+    assert face.lease_of("t") is not None, "a drop leaves the lease"
+    face.delete_thread("t", lease=lease)
+    assert face.namespaces("t") == []
+    assert face.leases() == [other], "the lease goes with its thread"
+    face.delete_thread("t2", lease=other)  # it has a lease and no checkpoints
+    assert face.leases() == []
+
+
+@_law
 def _who_has_the_lease_stores_in_every_namespace(face: Face) -> None:
     lease = face.acquire_lease("t", "1")
     for namespace in ("", "inner", "inner|deeper"):
