@@ -365,6 +365,21 @@ class CheckpointRef:
     checkpoint_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Where a run's time went, in seconds on the wall; the three parts add up to the whole."""
+
+    total: float
+    nodes: float
+    """While code of nodes or routers ran or awaited something; what runs side by side counts once."""
+    saver: float
+    """While none of it did, and the run waited for its saver."""
+    engine: float
+    """The rest: planning, merging, copying, handing tasks to workers."""
+    by_node: Mapping[str, float]
+    """Of each node's own code, all its runs together; those of nested graphs as ``parent:child``."""
+
+
 class RunResult(dict[str, Any]):
     """What a run ended with: the output keys as a dict, and how it ended as attributes."""
 
@@ -376,6 +391,7 @@ class RunResult(dict[str, Any]):
         "run_id",
         "status",
         "steps",
+        "timings",
         "usage",
         "value",
     )
@@ -393,6 +409,7 @@ class RunResult(dict[str, Any]):
         usage: Mapping[str, Any] | None = None,
         checkpoint: CheckpointRef | None = None,
         abandoned: int = 0,
+        timings: Timings | None = None,
     ) -> None:
         """Takes the output keys and how the run ended."""
         super().__init__(values)
@@ -405,6 +422,7 @@ class RunResult(dict[str, Any]):
         self.usage: Mapping[str, Any] = usage if usage is not None else {}
         self.checkpoint = checkpoint
         self.abandoned = abandoned
+        self.timings = timings
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (

@@ -1,5 +1,6 @@
 """A run drawn over its graph says what ran, from a thread's states and from events alike."""
 
+import json
 import operator
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -91,6 +92,13 @@ def test_of_a_result_only_its_own_run_is_drawn(saver):
     second = graph.invoke({"n": 0}, thread_id="t")
     assert '"visits": 1' in graph.draw("json", run=second)
     assert '"visits": 2' in graph.draw("json", run="t")
+
+
+def test_a_result_that_was_timed_is_drawn_with_its_times(saver):
+    graph = StateGraph(State).add_node("one", one).add_edge(START, "one").compile(saver)
+    result = graph.invoke({"n": 0}, thread_id="t", timings=True)
+    drawn = json.loads(graph.draw("json", run=result))["nodes"][1]["run"]
+    assert (drawn["seconds"], drawn["at_most"]) == (result.timings.by_node["one"], False)
 
 
 def test_nested_graphs_are_in_the_events(engine):

@@ -46,6 +46,7 @@ from juncture.types import (
 if TYPE_CHECKING:
     from juncture.drivers.aio import AsyncDriver
     from juncture.graph.compiled import CompiledGraph
+    from juncture.graph.timing import Stopwatch
     from juncture.persistence.leases import Held
     from juncture.savers.base import Saver
 
@@ -66,6 +67,7 @@ class Call:
         interrupt_after: Names | None = None,
         durability: Durability | None = None,
         on_busy: OnBusy = "raise",
+        timings: bool = False,
         listeners: Sequence[Listener | Callable[[Event], Any]] = (),
         supersteps: Sequence[Sequence[StateUpdate]] | None = None,
         namespace: tuple[str, ...] = (),
@@ -90,7 +92,7 @@ class Call:
         """Called inside a node, and with a memory of its own: the call that it runs for."""
         self.tables, self.node = nested_graph(graph.tables, namespace)
         """What is edited or run, and the node that it is, if it is one."""
-        self.back = back
+        self.back, self.held = back, held
         self.inside = bool(self.options.checkpoint_ns) and supersteps is None
         """It is to go on from a checkpoint of a nested graph; `graph.inside` sees to that first."""
         if self.inside:
@@ -108,7 +110,7 @@ class Call:
         self.run_id = self.options.run_id or (
             self.outer.program.shared.run_id if self.outer else os.urandom(16).hex()
         )
-        self.held = held
+        self.watch = self._stopwatch() if timings or graph.tables.debug else None
         self.on_busy: OnBusy = chosen("on_busy", on_busy)
         self.log = self._log(chosen("durability", durability or graph.durability), self.on_busy)
         self.before = self._pauses(interrupt_before, graph.tables.interrupt_before)
@@ -181,7 +183,8 @@ class Call:
                 "Checkpointer requires one or more of the following 'configurable' keys: thread_id. Name the conversation: "
                 'invoke(input, thread_id="…"), or config={"configurable": {"thread_id": "…"}}'
             )
-        return ThreadLog(
+        log = ThreadLog if self.watch is None else self.watch.log
+        return log(
             graph.checkpointer,
             options.thread_id,
             graph.codec,
@@ -194,6 +197,16 @@ class Call:
             lent=self.supersteps is not None,
             metadata=options.metadata,
         )
+
+    def _stopwatch(self) -> Stopwatch | None:
+        """What times the run; a part of another run is timed by that."""
+        if self.supersteps is not None or (self.outer is not None and self.nested):
+            return None
+        from juncture.graph.timing import Stopwatch, timed_tables
+
+        watch = Stopwatch()
+        self.tables = timed_tables(self.tables, watch)
+        return watch
 
     def _is_around(self, saver: Saver) -> bool:
         """Whether the thread is that of a run around this one, which would wait for itself."""
@@ -544,6 +557,7 @@ class Call:
             last_nodes=loop.last_nodes,
             checkpoint=checkpoint,
             abandoned=len(driver.abandoned),
+            timings=None if self.watch is None else self.watch.timings(),
         )
 
 

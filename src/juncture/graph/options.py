@@ -36,6 +36,9 @@ class RunOptions(TypedDict, Generic[ContextT], total=False):
     ones run; ``"exit"`` when the run ends, however it does, and not if its process is killed."""
     listeners: Sequence[Listener | Callable[[Event], Any]]
     """Told what happens in this run, after those given at compile; see `juncture.Listener`."""
+    timings: bool
+    """Split the run's time into that of nodes, of the saver and of the engine: `RunResult.timings`. Always with
+    ``compile(debug=True)``."""
     on_busy: OnBusy
     """While another run has the thread: ``"raise"`` (the default) `ThreadBusyError`, or ``"wait"``."""
 

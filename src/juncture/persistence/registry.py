@@ -51,6 +51,7 @@ from juncture.types import (
     Overwrite,
     RunResult,
     Send,
+    Timings,
 )
 
 C = TypeVar("C", bound=type)
@@ -296,6 +297,7 @@ def _own() -> Registry:
         Remove,
         ReplaceAll,
         RemoveMessage,
+        Timings,
     ):
         registry.register(cls, name=f"juncture:{cls.__name__}")
     for name, only in (("MISSING", MISSING), ("MARK_FOR_REMOVAL", MARK_FOR_REMOVAL), ("UNSET", UNSET)):

@@ -125,6 +125,22 @@ def test_a_command_for_the_graph_around_leads_there():
     )
 
 
+def test_a_routers_command_for_the_graph_around_leads_there_too():
+    def out(state: State) -> Any:
+        return Command(graph=Command.PARENT, goto=["recover", Send("inner", {})]) if state else "work"
+
+    inner = StateGraph(State).add_node("work", act).add_conditional_edges(START, out, ["work"])
+    graph = (
+        StateGraph(State).add_node("inner", inner).add_node("recover", act).add_edge(START, "inner").compile()
+    )
+    assert edges(graph) >= {("inner", "inner", "command"), ("inner", "recover", "command")}
+    assert edges(graph, xray=True) >= {
+        ("inner:__start__", "inner:__start__", "command"),
+        ("inner:__start__", "recover", "command"),
+    }
+    assert graph.draw("svg", xray=True)
+
+
 def test_a_function_that_runs_a_graph_may_be_left_by_its_commands():
     inner = StateGraph(State).add_node("leave", leave).add_edge(START, "leave").compile()
 

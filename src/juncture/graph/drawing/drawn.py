@@ -187,6 +187,16 @@ class DrawnGraph:
 
         return with_record(self, record)
 
+    def with_times(self, seconds: Mapping[str, float]) -> DrawnGraph:
+        """The same with exact times, by the ids of nodes, where a run is drawn over it."""
+        nodes = {
+            name: replace(node, run=replace(node.run, seconds=seconds[name], at_most=False))
+            if node.run is not None and name in seconds
+            else node
+            for name, node in self.nodes.items()
+        }
+        return DrawnGraph(self.name, nodes, self.edges, ran=self.ran)
+
     def with_conditions(self) -> DrawnGraph:
         """The same with each router as a node of its own."""
         shown = DrawnGraph(self.name, dict(self.nodes), ran=self.ran)

@@ -76,7 +76,7 @@ class Drawable:
             xray: True: nested graphs are drawn open; a number: so many levels of them.
             conditions: Routers are drawn as nodes of their own.
             run: A run that is drawn over it: how often each node ran, for how long, what it failed with, and which edges
-                were surely taken. A `RunResult` of a run with a saver; a thread, as its id or a config; the states of a
+                were surely taken. A `RunResult` of a run with a saver, whose `timings` are shown if it has them; a thread, as its id or a config; the states of a
                 thread, as ``get_state_history`` gives them; or the events that a listener was told
                 (``listeners=[events.append]``), with exact times and what happened in nested graphs.
             title: Written above it.
@@ -93,6 +93,8 @@ class Drawable:
         graph = self.get_graph(xray=xray)
         if run is not None:
             graph = graph.with_run(_record(cast("_Compiled", self), run))
+            if isinstance(run, RunResult) and run.timings is not None:
+                graph = graph.with_times(run.timings.by_node)
         if conditions:
             graph = graph.with_conditions()
         return _drawn(graph, format, title)

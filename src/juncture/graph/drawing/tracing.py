@@ -85,8 +85,7 @@ class _Tracer:
             self.drawn.edges += known
             if not (known or graph.routes(source)) and self._may_end(graph, source):
                 self.drawn.edges.append(self._edge(level, source, END))
-            if source != START:
-                self.drawn.edges += self._beyond(level, graph.nodes[source])
+            self.drawn.edges += self._beyond(level, source)
 
     def _put(self, node: DrawnNode) -> None:
         self.drawn.nodes[node.id] = node
@@ -139,19 +138,24 @@ class _Tracer:
             label = spec.destinations.get(target) if isinstance(spec.destinations, Mapping) else None
             yield self._edge(level, name, target, kind, label)
 
-    def _beyond(self, level: _Level, spec: NodeSpec) -> Iterator[DrawnEdge]:
-        """Where a node's commands lead that can't be read, or that are for another graph."""
-        graph, name = level.graph, spec.name
-        nested = name in graph.nested
-        ways = command_ways(graph, spec, self.reader)
-        if not nested and (ways.anywhere or (ways.hidden and may_route(spec.action))):
-            yield self._unknown(level, name)
-        if level.prefix + name not in self.frames:
-            for inner in [spec.action] if nested else graphs_of(spec.action):
-                for action in _actions(inner):
-                    yield from self._upward(level, name, level, action)
-        if level.around is not None and not nested:
-            for action in (spec.action, *(branch.path for branch in graph.branches.get(name, ()))):
+    def _beyond(self, level: _Level, name: str) -> Iterator[DrawnEdge]:
+        """Where a node's commands lead that can't be read, or that are for another graph; a router's for another graph."""
+        graph = level.graph
+        actions = [branch.path for branch in graph.branches.get(name, ())]
+        if name != START:
+            spec = graph.nodes[name]
+            nested = name in graph.nested
+            if not nested:
+                actions.append(spec.action)
+                ways = command_ways(graph, spec, self.reader)
+                if ways.anywhere or (ways.hidden and may_route(spec.action)):
+                    yield self._unknown(level, name)
+            if level.prefix + name not in self.frames:
+                for inner in [spec.action] if nested else graphs_of(spec.action):
+                    for action in _actions(inner):
+                        yield from self._upward(level, name, level, action)
+        if level.around is not None:
+            for action in actions:
                 yield from self._upward(level, name, level.around, action)
 
     def _upward(self, level: _Level, name: str, around: _Level, action: Any) -> Iterator[DrawnEdge]:
