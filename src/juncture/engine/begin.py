@@ -95,6 +95,8 @@ class Request:
     shows_tasks: bool = field(init=False, default=False)
     shows_messages: bool = field(init=False, default=False)
     shows_checkpoints: bool = field(init=False, default=False)
+    shows_ends: bool = field(init=False, default=False)
+    """Something has to be shown for every task that ends."""
     listens: bool = field(init=False, default=False)
     """Something has to be done for every task that ends."""
     watches: bool = field(init=False, default=False)
@@ -109,7 +111,8 @@ class Request:
         self.watches = self.saving or self.shows_values or self.returns or bool(self.after)
         self.shows_messages = "messages" in modes
         self.shows_checkpoints = "checkpoints" in modes or "debug" in modes
-        self.listens = self.saving or self.shows_updates or self.shows_tasks or self.shows_messages
+        self.shows_ends = self.shows_updates or self.shows_tasks or self.shows_messages
+        self.listens = self.saving or self.shows_ends
 
 
 def begin(loop: Loop) -> Program:

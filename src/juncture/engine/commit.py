@@ -7,7 +7,8 @@ in the order they are given, which is the plan's, so the result never depends on
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from juncture.channels.base import Channel
 from juncture.channels.marks import settled
@@ -215,25 +216,43 @@ def _drop(target: dict[str, Any], changed: dict[str, Any]) -> None:
             del target[name]
 
 
-def remember(state: State, changes: Changes) -> State:
-    """What the changes are about to replace, and where the state stands; for `restore`."""
-    return State(
-        step=state.step,
-        values={name: state.values.get(name, MISSING) for name in changes.values},
-        cells={name: state.cells.get(name, MISSING) for name in changes.cells},
-        due=state.due,
-        sends=state.sends,
-        joins=dict(state.joins),
-        deferred=state.deferred,
-        written=state.written,
-        touched=state.touched,
-        ran=state.ran,
-        branch=state.branch,
-        memory=state.memory,
+class Before(NamedTuple):
+    """What a step is about to replace, and where the state stands; for `restore`."""
+
+    values: dict[str, Any]
+    cells: dict[str, Any]
+    rest: tuple[Any, ...]
+    """The other fields that a step changes, as `_stands` gives them."""
+
+
+_REST = (
+    "step",
+    "due",
+    "sends",
+    "joins",
+    "deferred",
+    "written",
+    "touched",
+    "ran",
+    "branch",
+    "memory",
+)
+_stands = attrgetter(*_REST)
+
+
+def remember(state: State, changes: Changes) -> Before:
+    """What the changes are about to replace, and where the state stands."""
+    values, cells = state.values, state.cells
+    rest = _stands(state)
+    state.joins = dict(state.joins)  # so that the one in `rest` isn't changed
+    return Before(
+        {name: values.get(name, MISSING) for name in changes.values},
+        {name: cells.get(name, MISSING) for name in changes.cells},
+        rest,
     )
 
 
-def restore(state: State, before: State) -> None:
+def restore(state: State, before: Before) -> None:
     """Makes a state what it was when it was remembered."""
     for now, was in ((state.values, before.values), (state.cells, before.cells)):
         for name, value in was.items():
@@ -241,10 +260,8 @@ def restore(state: State, before: State) -> None:
                 now.pop(name, None)
             else:
                 now[name] = value
-    state.step, state.due, state.sends = before.step, before.due, before.sends
-    state.joins, state.deferred = before.joins, before.deferred
-    state.written, state.touched = before.written, before.touched
-    state.ran, state.branch, state.memory = before.ran, before.branch, before.memory
+    for name, value in zip(_REST, before.rest, strict=True):
+        setattr(state, name, value)
 
 
 def finish(tables: Tables, state: State) -> None:

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from juncture.engine import streaming
 from juncture.engine.begin import Request, begin
-from juncture.engine.commit import Changes, apply, finish, log_own, merge, remember, restore
+from juncture.engine.commit import Before, Changes, apply, finish, log_own, merge, remember, restore
 from juncture.engine.effects import (
     Called,
     Cancel,
@@ -119,7 +119,7 @@ class Loop:
         self.failed: Task | None = None
         self.asked: list[Interrupt] = []
         """The questions that are open at the end."""
-        self.undo: State | None = None
+        self.undo: Before | None = None
         """While a step is being saved: what it changed, as it was."""
         self.greeting: Literal["start", "resume"] | None = None
         """What listeners are still to be told of the run's beginning."""
@@ -155,9 +155,11 @@ class Loop:
                 if (
                     type(event) is Done
                     and event.task.parent is None
-                    and not (request.listens or event.task.questions or event.ignored)
+                    and not (request.shows_ends or event.task.questions or event.ignored)
                 ):
-                    self.outcomes = [event]  # the common case of what `_collect` does
+                    self.outcomes = [
+                        event
+                    ]  # the common case of what `_collect` does; the checkpoint says what it did
                 else:
                     self.outcomes = [None]
                     self.running = 1

@@ -187,11 +187,12 @@ class Codec:
 
     def pack_noting(self, value: Any) -> tuple[bytes, Objects]:
         """As `pack`, with the objects in it."""
-        noted = self._noted[get_ident()] = {}
+        worker = get_ident()
+        noted = self._noted[worker] = {}
         try:
             return self.pack(value), noted
         finally:
-            self._noted.pop(get_ident(), None)
+            self._noted.pop(worker, None)
 
     def unpack_noting(self, stored: bytes, noted: Objects | None = None) -> tuple[Any, Objects]:
         """As `unpack`, with the objects in it; added to those that were noted, if any are given."""

@@ -54,7 +54,6 @@ from juncture.savers.base import (
     Lease,
     LoadedCheckpoint,
     Saver,
-    Spans,
     StoredCheckpoint,
     StoredRecord,
     lease_lost,
@@ -376,45 +375,33 @@ class ThreadLog:
         now: int,
     ) -> Asking[None]:
         seq = point.seq + 1
-        named = {"follows": point.head, "lease": self._lease}
+        follows, lease = point.head, self._lease
         payload, builds_on = point.track.encode(state, seq)
         try:
-            yield from self._store(point, state, source, (checkpoint_id, now, seq, builds_on), payload, named)
+            stored = StoredCheckpoint(  # by position: by keyword costs as much as encoding a small state
+                self.thread_id,
+                point.namespace,
+                checkpoint_id,
+                point.base,
+                state.step,
+                source,
+                self._run_id,
+                now / 1e9,
+                seq,
+                builds_on,
+                header_bytes(self._codec, state, self._metadata, point.track.size),
+            )
+            if self._background is None:
+                yield Ask(self.saver, "put", (stored, payload), {"follows": follows, "lease": lease})
+            else:
+                put = partial(self.saver.put, stored, payload, follows=follows, lease=lease)
+                told = ("saving", namespace_levels(point.namespace), checkpoint_id, state.step)
+                yield Ask(self._background, "add", (partial(self._later, put, *told),))
         except BaseException:
             self._broken = True  # what the track takes for saved wasn't, or may not have been
             raise
         point.head = point.base = checkpoint_id
         point.seq = seq
-
-    def _store(
-        self,
-        point: _Point,
-        state: State,
-        source: str,
-        made: tuple[str, int, int, Spans],
-        payload: bytes,
-        named: dict[str, Any],
-    ) -> Asking[None]:
-        checkpoint_id, now, seq, builds_on = made
-        stored = StoredCheckpoint(  # by position: by keyword costs as much as encoding a small state
-            self.thread_id,
-            point.namespace,
-            checkpoint_id,
-            point.base,
-            state.step,
-            source,
-            self._run_id,
-            now / 1e9,
-            seq,
-            builds_on,
-            header_bytes(self._codec, state, self._metadata, point.track.size),
-        )
-        if self._background is None:
-            yield Ask(self.saver, "put", (stored, payload), named)
-        else:
-            put = partial(self.saver.put, stored, payload, **named)
-            told = ("saving", namespace_levels(point.namespace), checkpoint_id, state.step)
-            yield Ask(self._background, "add", (partial(self._later, put, *told),))
 
     def _save_records(
         self, namespace: Namespace, checkpoint_id: str, records: Sequence[TaskRecord], now: bool

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 # Values of any type and containers of anything are what this file is about: there is no type to be known.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from itertools import islice
 from typing import Any, Final
 
 from juncture.engine.state import State
+from juncture.engine.tables import EVERY_KEY
 from juncture.engine.values import Flat, copied
 from juncture.errors import SerializationError
 from juncture.persistence.codec import Codec, Objects
@@ -99,7 +100,7 @@ class Track:
         self._objects = body.objects
         self._columns = {}
         self._loose = {*body.values, *body.cells, ""} if body.objects else set()
-        self._keep(body.values, body.cells, body.written, {*body.values, *body.cells})
+        self._keep(body.values, body.cells, body.written)
 
     @property
     def can_be_kept(self) -> bool:
@@ -190,32 +191,22 @@ class Track:
     def _whole(
         self, kept: tuple[dict[str, Any], dict[str, Any], list[Any]], more: dict[str, Any], seq: int
     ) -> tuple[bytes, Spans]:
-        values, cells, _ = kept
+        """The part as all there is; a new chain begins with it."""
+        values, cells, written = kept
         columns: dict[str, Columns] = {}
         if not self._exposed:
             for key, value in values.items():
-                if key not in cells and (of_key := Columns.of(self._codec, value)) is not None:
-                    columns[key] = of_key
-        payload, objects = self._codec.pack_noting(whole_body(kept, more))
-        self.size = len(payload)
-        return self._begun(kept, objects, columns, payload, seq)
-
-    def _begun(
-        self,
-        kept: tuple[dict[str, Any], dict[str, Any], list[Any]],
-        objects: Objects,
-        columns: dict[str, Columns],
-        payload: bytes,
-        seq: int,
-    ) -> tuple[bytes, Spans]:
-        """A new chain begins with this part."""
-        values, cells, written = kept
-        self._objects = objects
-        self._columns = self._noted(columns)
+                if type(value) is list and key not in cells:
+                    of_key = Columns.of(self._codec, value)
+                    if of_key is not None:
+                        columns[key] = of_key
+        payload, self._objects = self._codec.pack_noting(whole_body(kept, more))
+        self._columns = self._noted(columns) if columns else columns
         self._loose = set()
-        if objects:
+        if self._objects:
             self._loosen([*values.items(), *cells.items(), ("", written)])
-        self._keep(values, cells, written, {*values, *cells})
+        self._keep(values, cells, written)
+        self.size = len(payload)
         self.builds_on, self.weight = ((seq, seq),), len(payload) + PART_COST
         return payload, ()
 
@@ -229,7 +220,11 @@ class Track:
                 self._loose.add(key)
 
     def _keep(
-        self, values: dict[str, Any], cells: dict[str, Any], written: list[Any], changed: set[str]
+        self,
+        values: dict[str, Any],
+        cells: dict[str, Any],
+        written: list[Any],
+        changed: Container[str] = EVERY_KEY,
     ) -> None:
         if self._exposed:
             self._values = {k: copied(v) if k in changed else self._values[k] for k, v in values.items()}

@@ -493,17 +493,19 @@ def check_next(
     Raises:
         SaverError: As `Saver.put`.
     """
+    follows_it = follows is None or checkpoint.checkpoint_id > follows
+    if follows_it and checkpoint.seq == head_seq + 1 and not (records and follows is None):
+        return
     where = f"checkpoint {checkpoint.checkpoint_id} of thread {checkpoint.thread_id!r}"
-    if follows is not None and checkpoint.checkpoint_id <= follows:
+    if not follows_it:
         raise SaverError(f"checkpoint ids must ascend: {where} can't follow {follows!r}. Nothing was saved.")
     if checkpoint.seq != head_seq + 1:
         raise SaverError(
             f"{where} says that its place is {checkpoint.seq}, after {head_seq}. Nothing was saved."
         )
-    if records and follows is None:
-        raise SaverError(
-            f"{where} is the first: there is no head that its records could stand beside. Nothing was saved."
-        )
+    raise SaverError(
+        f"{where} is the first: there is no head that its records could stand beside. Nothing was saved."
+    )
 
 
 def drops_all(
