@@ -219,7 +219,7 @@ class AsyncDriver(AsyncArrivals):
         outcome: Outcome = ending
         if task.node.routers and type(outcome) is Done:
             context = copy_context()
-            outcome = await in_context(context, context.run(route_async, parent, outcome))
+            outcome = await in_context(context, route_async(parent, outcome))
         told = self.heard(parent, outcome)
         if told is not None:
             self.ready.appendleft(told)
@@ -241,11 +241,11 @@ class AsyncDriver(AsyncArrivals):
         outcome: Event
         try:
             if task.node.kind == ASYNC:
-                outcome = await in_context(context, context.run(body_async, program, task), self._note_cancel)
+                outcome = await in_context(context, body_async(program, task), self._note_cancel)
             else:
                 outcome = context.run(body, program, task)
             if task.node.routers and type(outcome) is Done:
-                outcome = await in_context(context, context.run(route_async, program, outcome))
+                outcome = await in_context(context, route_async(program, outcome))
         except asyncio.CancelledError:
             if deadline is None or not deadline.expired:
                 raise

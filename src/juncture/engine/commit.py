@@ -247,7 +247,7 @@ def remember(state: State, changes: Changes) -> Before:
     state.joins = dict(state.joins)  # so that the one in `rest` isn't changed
     return Before(
         {name: values.get(name, MISSING) for name in changes.values},
-        {name: cells.get(name, MISSING) for name in changes.cells},
+        {name: cells.get(name, MISSING) for name in changes.cells} if changes.cells else {},
         rest,
     )
 

@@ -157,9 +157,7 @@ class Loop:
                     and event.task.parent is None
                     and not (request.shows_ends or event.task.questions or event.ignored)
                 ):
-                    self.outcomes = [
-                        event
-                    ]  # the common case of what `_collect` does; the checkpoint says what it did
+                    self.outcomes = [event]  # the common case of what `_collect` does; the checkpoint says what it did
                 else:
                     self.outcomes = [None]
                     self.running = 1
@@ -474,7 +472,7 @@ class Loop:
         stops = static_stops(self, "after", self.tasks) if request.after else []
         if stops and not unfinished(self.tables, state):
             stops = []  # the run ends here anyway
-        state.paused_after = tuple([stop.node or "" for stop in stops])
+        state.paused_after = tuple([stop.node or "" for stop in stops]) if stops else ()
         state.carried = ()
         if request.saving:
             state.edited = ()

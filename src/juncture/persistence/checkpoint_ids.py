@@ -37,8 +37,7 @@ class CheckpointIds:
         Raises:
             SaverError: ``after`` has another form, so that nothing certain follows it.
         """
-        milliseconds, rest = divmod(now, 1_000_000)
-        at = (milliseconds << 12) + (rest << 12) // 1_000_000
+        at = (now << 12) // 1_000_000  # milliseconds, and 4096ths of one
         if at <= self._last:
             at = self._last + 1
         if after is not None and not after.endswith(self._tail):  # one of our own is never ahead of the last
