@@ -157,7 +157,8 @@ class Loop:
                     and event.task.parent is None
                     and not (request.shows_ends or event.task.questions or event.ignored)
                 ):
-                    self.outcomes = [event]  # the common case of what `_collect` does; the checkpoint says what it did
+                    # The common case of what `_collect` does. What there is to save, the checkpoint says.
+                    self.outcomes = [event]
                 else:
                     self.outcomes = [None]
                     self.running = 1

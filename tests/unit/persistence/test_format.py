@@ -120,7 +120,10 @@ STATES = st.builds(
     cells=st.dictionaries(NAMES, st.sets(st.integers()), max_size=2),
     due=TUPLES,
     sends=st.lists(
-        st.builds(Send, NAMES, st.integers(), timeout=st.one_of(st.none(), st.floats(0, 9))), max_size=3
+        st.builds(
+            Send, NAMES, st.integers(), timeout=st.one_of(st.none(), st.floats(0, 9, exclude_min=True))
+        ),
+        max_size=3,
     ).map(tuple),
     joins=st.dictionaries(NAMES, TUPLES, max_size=2),
     deferred=TUPLES,
