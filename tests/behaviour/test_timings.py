@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 
-from juncture import START, InMemorySaver, RunResult, Send, StateGraph, Stream, failure
+from juncture import START, InMemorySaver, NodeError, RunResult, Send, StateGraph, Stream, failure
 from juncture.graph.timing import Stopwatch
 from juncture.types import Timings
 
@@ -149,6 +149,18 @@ def test_a_failed_run_has_its_times(engine):
     with pytest.raises(ValueError, match="no") as raised:
         engine.invoke(alone(fails), {"log": []}, timings=True)
     assert check(failure(raised.value).result.timings).nodes >= NAP
+
+
+def test_an_error_handler_is_timed_by_its_own_name(engine):
+    def fails(state: State) -> Any:
+        raise ValueError("no")
+
+    def settle(state: State, error: NodeError) -> dict[str, Any]:
+        return nap(state)
+
+    graph = StateGraph(State).add_node("it", fails, error_handler=settle).add_edge(START, "it").compile()
+    timings = check(engine.invoke(graph, {"log": []}, timings=True).timings)
+    assert timings.by_node["__error_handler__it"] >= NAP
 
 
 def test_a_graph_that_a_node_calls_is_part_of_the_nodes_time(engine):

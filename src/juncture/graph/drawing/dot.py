@@ -31,6 +31,7 @@ _EDGES: Final[Mapping[EdgeKind, str]] = {
     "conditional": "style=dashed",
     "send": "style=dashed",
     "command": "style=dashed",
+    "error": 'style=dashed color="#dc2626"',
     "unknown": 'style=dotted color="#94a3b8"',
 }
 

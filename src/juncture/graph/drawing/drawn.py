@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 NodeKind: TypeAlias = Literal["start", "end", "node", "graph", "frame", "condition", "join", "unknown"]
 """``graph`` is a nested graph drawn closed, ``frame`` one drawn open. ``condition`` and ``join`` are no nodes of the graph:
 a router drawn by itself, and the place where a join waits."""
-EdgeKind: TypeAlias = Literal["edge", "join", "conditional", "send", "command", "unknown"]
+EdgeKind: TypeAlias = Literal["edge", "join", "conditional", "send", "command", "error", "unknown"]
 """How it is taken: ``edge`` always; ``join`` once all of its sources ran; ``conditional`` if a router says so; ``send`` once
-for every `Send`, by a router or a node; ``command`` if the node returns a `Command` with that ``goto``."""
+for every `Send`, by a router or a node; ``command`` if the node returns a `Command` with that ``goto``; ``error`` if the node fails for good, by its error handler."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +333,7 @@ def title_of(node: DrawnNode) -> str:
 
 def label_of(edge: DrawnEdge) -> str | None:
     """What is written at an edge."""
-    return edge.data if edge.data is not None else "send" if edge.kind == "send" else None
+    return edge.kind if edge.data is None and edge.kind in ("send", "error") else edge.data
 
 
 LABELS: Final[Mapping[str, str]] = {START: "start", END: "end"}

@@ -113,7 +113,7 @@ def _edge(graph: DrawnGraph, edge: DrawnEdge, ids: Mapping[str, str]) -> str:
             arrow = "-->"
         case "join":
             arrow = "---"
-        case "conditional" | "send" | "command" | "unknown":
+        case "conditional" | "send" | "command" | "error" | "unknown":
             arrow = "-.->"
         case _:
             assert_never(edge.kind)

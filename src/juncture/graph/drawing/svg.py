@@ -62,6 +62,7 @@ _LINES: Final[Mapping[EdgeKind, tuple[str, str]]] = {
     "conditional": ("#475569", "6 4"),
     "send": ("#7c3aed", "6 4"),
     "command": ("#0f766e", "6 4"),
+    "error": ("#dc2626", "6 4"),
     "unknown": ("#94a3b8", "2 4"),
 }
 """Colour and dashes."""

@@ -128,8 +128,6 @@ class _Tracer:
             return
         spec = graph.nodes[name]
         if name in graph.nested:
-            for target in _known(graph, fallback_ways(spec, self.reader).targets):
-                yield self._edge(level, name, target, "command")
             return
         shown = self._shown(spec)
         declared = declared_targets(spec)
@@ -138,6 +136,20 @@ class _Tracer:
             label = spec.destinations.get(target) if isinstance(spec.destinations, Mapping) else None
             yield self._edge(level, name, target, kind, label)
 
+    def _handled(self, level: _Level, name: str) -> Iterator[DrawnEdge]:
+        """Where a node's error handler leads, which runs in its place if it fails."""
+        spec = level.graph.nodes[name]
+        if spec.error_handler is None:
+            return
+        ways, shown = fallback_ways(spec, self.reader), self.reader.shown(spec.error_handler)
+        known = _known(level.graph, ways.targets)
+        for target in known:
+            yield self._edge(level, name, target, "error")
+        if not known and not (shown is not None and (shown.up or shown.gotos) and not shown.hidden):
+            yield self._edge(level, name, END, "error")
+        if ways.anywhere or (ways.hidden and may_route(spec.error_handler)):
+            yield self._unknown(level, name)
+
     def _beyond(self, level: _Level, name: str) -> Iterator[DrawnEdge]:
         """Where a node's commands lead that can't be read, or that are for another graph; a router's for another graph."""
         graph = level.graph
@@ -145,6 +157,9 @@ class _Tracer:
         if name != START:
             spec = graph.nodes[name]
             nested = name in graph.nested
+            yield from self._handled(level, name)
+            if spec.error_handler is not None:
+                actions.append(spec.error_handler)
             if not nested:
                 actions.append(spec.action)
                 ways = command_ways(graph, spec, self.reader)
@@ -228,6 +243,9 @@ def _actions(graph: Any) -> Iterator[Any]:
     for spec in builder.nodes.values():
         if not isinstance(spec.action, (CompiledGraph, StateGraph)):
             yield spec.action
+        fallback = spec.error_handler or builder.default_fallback
+        if fallback is not None:
+            yield fallback
     for branches in builder.branches.values():
         yield from (branch.path for branch in branches.values())
 
