@@ -18,6 +18,7 @@ from juncture.drivers.once import aonce, once
 from juncture.drivers.place import failure
 from juncture.engine.chunks import Chunk, DiscardedChunks, Stream
 from juncture.errors import (
+    Cancelled,
     CheckpointNotFoundError,
     ConfigError,
     EmptyChannelError,
@@ -25,6 +26,7 @@ from juncture.errors import (
     EmptyStreamError,
     GraphBuildError,
     GraphCheckWarning,
+    GraphDrained,
     GraphRecursionError,
     HeadMovedError,
     InDoubtError,
@@ -55,6 +57,7 @@ from juncture.graph.overall_state import OverAllState
 from juncture.observe import Event, Listener
 from juncture.persistence import register_type
 from juncture.savers import InMemorySaver
+from juncture.steering import RunControl
 from juncture.types import (
     END,
     MARK_FOR_REMOVAL,
@@ -89,6 +92,7 @@ __all__ = [
     "Answers",
     "Append",
     "CallFuture",
+    "Cancelled",
     "CheckpointNotFoundError",
     "CheckpointRef",
     "Chunk",
@@ -103,6 +107,7 @@ __all__ = [
     "ExecutionInfo",
     "GraphBuildError",
     "GraphCheckWarning",
+    "GraphDrained",
     "GraphRecursionError",
     "HeadMovedError",
     "InDoubtError",
@@ -134,6 +139,7 @@ __all__ = [
     "ResumeMismatchError",
     "RetryPolicy",
     "RoutingError",
+    "RunControl",
     "RunResult",
     "Runtime",
     "SaverError",

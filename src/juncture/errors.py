@@ -39,7 +39,8 @@ they get a note and the attribute ``__juncture__`` (read it with `failure`).
     Signal (BaseException)                     control flow that user code can't swallow with ``except Exception``
     ├── Pause                                  raised by ``interrupt()`` after the question was recorded
     ├── ParentCommand                          raised by a graph called inside a node, for the enclosing graph
-    └── Cancelled                              raised in a node whose run has been cancelled
+    ├── GraphDrained                           raised by a lenient graph that was drained, and inside a node by any
+    └── Cancelled                              raised in a node whose run has been cancelled, and by a sync run that was
 
     GraphCheckWarning (UserWarning)            a fault of a graph that can be run all the same
 """
@@ -271,8 +272,25 @@ class ParentCommand(Signal):
         self.command = command
 
 
+class GraphDrained(Signal):
+    """A run ended early, to be gone on with later: raised by a lenient graph that was drained.
+
+    Also raised inside a node by a graph that its code called, so that the node ends; the node runs again when the thread is
+    gone on with.
+    """
+
+    def __init__(self, reason: str, why: Any = None) -> None:
+        """Takes the reason that was given, and the engine's own account of it."""
+        super().__init__(reason)
+        self.reason = reason
+        self.why = why
+
+
 class Cancelled(Signal):
-    """Raised inside a node whose run has been cancelled."""
+    """Raised inside a node whose run has been cancelled, and by `invoke` and `stream` where it was cancelled from outside.
+
+    Async runs raise asyncio's `CancelledError` instead.
+    """
 
 
 class GraphCheckWarning(UserWarning):

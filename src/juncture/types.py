@@ -13,6 +13,8 @@ from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, Protocol,
 
 from typing_extensions import TypeVar
 
+from juncture.steering import RunControl
+
 START: Final = "__start__"
 """The virtual node before the first: edges from it lead to where a run begins."""
 END: Final = "__end__"
@@ -336,6 +338,19 @@ class Runtime(Generic[ContextT]):
     """Says that the node is alive, where its `TimeoutPolicy` has an `idle_timeout`; from any thread. Raises `Cancelled`, which
     is no `Exception`, once the run was stopped or the try has timed out, so that work in a loop ends there."""
 
+    control: RunControl | None = None
+    """What steers the run from outside, if its caller gave anything."""
+
+    @property
+    def drain_requested(self) -> bool:
+        """Whether somebody wants the run to end once the running step is done. A node that works long may end early, too."""
+        return self.control is not None and self.control.drain_requested
+
+    @property
+    def drain_reason(self) -> str | None:
+        """The reason that was given."""
+        return None if self.control is None else self.control.drain_reason
+
 
 @dataclass(frozen=True, slots=True)
 class StreamPart:
@@ -388,6 +403,7 @@ class RunResult(dict[str, Any]):
         "checkpoint",
         "interrupts",
         "last_nodes",
+        "reason",
         "run_id",
         "status",
         "steps",
@@ -410,6 +426,7 @@ class RunResult(dict[str, Any]):
         checkpoint: CheckpointRef | None = None,
         abandoned: int = 0,
         timings: Timings | None = None,
+        reason: str | None = None,
     ) -> None:
         """Takes the output keys and how the run ended."""
         super().__init__(values)
@@ -423,6 +440,8 @@ class RunResult(dict[str, Any]):
         self.checkpoint = checkpoint
         self.abandoned = abandoned
         self.timings = timings
+        self.reason = reason
+        """Why it ended early: of a run that was drained the reason given, of one that used up a budget its name."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (

@@ -36,6 +36,7 @@ from juncture.engine.effects import (
     Failed,
     Load,
     Outcome,
+    Proceed,
     Run,
     Save,
     SaveWrites,
@@ -74,6 +75,8 @@ class AsyncDriver(AsyncArrivals):
         self._waiting_for_room = False
         self._abandons = False
         """The run was cancelled: running sync nodes aren't waited for."""
+        self._cancelled_itself = False
+        """It cancelled the asyncio task that it runs in, which is its caller's."""
 
     # ---- driving
 
@@ -85,6 +88,7 @@ class AsyncDriver(AsyncArrivals):
         parts = self.parts
         with self.lending():
             try:
+                self.known_outside(runs=True)
                 while self.ending is None:
                     await self._step()
                     while parts:
@@ -94,7 +98,7 @@ class AsyncDriver(AsyncArrivals):
                         self._room.set()
                         self._worker_room.set()
             except asyncio.CancelledError:
-                self._abandons = True
+                self._cancelled()
                 raise
             finally:
                 await self._end()
@@ -103,16 +107,19 @@ class AsyncDriver(AsyncArrivals):
         """Runs to the end where nobody consumes parts."""
         with self.lending():
             try:
+                self.known_outside(runs=True)
                 while self.ending is None:
                     await self._step()
             except asyncio.CancelledError:
-                self._abandons = True
+                self._cancelled()
                 raise
             finally:
                 await self._end()
 
     async def _step(self) -> None:
         """Lets programs go on until they wait or something is to be shown, or waits for what lets one go on."""
+        if self.halted:
+            raise self.stopped_error()
         if self.ready:
             await self._advance(*self.ready.popleft())
         elif self.due:
@@ -183,6 +190,8 @@ class AsyncDriver(AsyncArrivals):
                     await waiting
             elif kind is SaveWrites or kind is Load:
                 reply = await self._ask_log(program, effect)
+            elif kind is Proceed:
+                reply = self.why_not()
             else:
                 self.attend(program, effect)
 
@@ -493,7 +502,32 @@ class AsyncDriver(AsyncArrivals):
 
     # ---- the end
 
+    def cancel_run(self, reason: str) -> None:
+        """Nothing new begins from now on; a body that is awaited in the run's own asyncio task is cancelled there."""
+        self.halt(reason)
+        if get_ident() == self.thread:
+            self._cancel_here()
+            return
+        with suppress(RuntimeError):  # the loop was closed, so the run has ended long since
+            self.event_loop.call_soon_threadsafe(self._cancel_here)
+
+    def stopped_error(self) -> asyncio.CancelledError:
+        """What the run raises where it was stopped from outside."""
+        return asyncio.CancelledError(self.cancelled or "the run around this one was stopped")
+
+    def _cancel_here(self) -> None:
+        if self.inside and self._own is not None and not self.stopping:
+            self._own.cancel(self.cancelled)
+            self._cancelled_itself = True
+
+    def _cancelled(self) -> None:
+        """The run is cancelled: running sync nodes aren't waited for. If it was by itself, its caller's task isn't."""
+        self._abandons = True
+        if self._cancelled_itself and self._own is not None:
+            self._own.uncancel()
+
     async def _end(self) -> None:
+        self.known_outside(runs=False)
         try:
             await self._shut_down()
         finally:

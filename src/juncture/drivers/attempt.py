@@ -30,7 +30,14 @@ from juncture.engine.routing import Routes, resolve
 from juncture.engine.tables import ASYNC, ENTRY, Router
 from juncture.engine.task import Task, input_of
 from juncture.engine.values import admitted
-from juncture.errors import Cancelled, InvalidUpdateError, NodeCancelledError, ParentCommand, Pause
+from juncture.errors import (
+    Cancelled,
+    GraphDrained,
+    InvalidUpdateError,
+    NodeCancelledError,
+    ParentCommand,
+    Pause,
+)
 from juncture.types import Command, Interrupt
 
 if TYPE_CHECKING:
@@ -83,6 +90,8 @@ class Try(TaskContext):
         if self.questions:
             return Paused(self.task, self.questions)
         task = self.task
+        if self.early is not None:
+            return Stopped(task, self.early)
         if self.described is not None:
             check_unchanged(task.node.name, self.described, task.values)
         if task.parent is not None:
@@ -121,6 +130,8 @@ class Try(TaskContext):
             return Failed(self.task, _own_cancellation(self.task, error))
         if isinstance(error, ParentCommand):
             return self._parent_command(error.command)
+        if isinstance(error, GraphDrained) and error.why is not None:
+            return Stopped(self.task, error.why)
         if is_cancellation(error):
             return Failed(self.task, _own_cancellation(self.task, error))
         if not isinstance(error, Exception):
@@ -176,6 +187,14 @@ def body(program: Program, task: Task) -> Outcome:
         return this.raised(error)
     finally:
         this.ended = True
+
+
+def attempt(program: Program, task: Task, context: Context) -> Outcome:
+    """One try of a task whose code is a sync function, with its routes, in its own context."""
+    outcome = context.run(body, program, task)
+    if task.node.routers and type(outcome) is Done:
+        return context.run(route, program, outcome)
+    return outcome
 
 
 async def body_async(program: Program, task: Task) -> Outcome:
@@ -274,6 +293,8 @@ class _Pieces:
             check_unchanged(this.task.node.name, this.described, this.task.values)
         if this.questions:
             return Paused(this.task, this.questions)
+        if this.early is not None:
+            return Stopped(this.task, this.early)
         if result is not None:
             self._reader.add(result, got)
         before = len(got.writes)

@@ -30,6 +30,8 @@ from juncture.engine.begin import Request
 from juncture.engine.effects import (
     Called,
     Cancel,
+    DrainRequested,
+    Early,
     Emit,
     Ending,
     Event,
@@ -108,7 +110,9 @@ class Driver(ABC):
         self.inner: dict[Task, set[Driver]] = {}
         """The runs of graphs that a task's code called, and that block it."""
         self.halted = False
-        """The run around this one was stopped, so this one stops as well."""
+        """The run around this one was stopped, so this one stops as well; or it was cancelled itself."""
+        self.cancelled: str | None = None
+        """Why it was cancelled, if it was."""
         self.stopping = False
         """The run ends early: nothing new begins, and whoever sends is told."""
         self.ending: Ending | None = None
@@ -163,6 +167,7 @@ class Driver(ABC):
                 shared_keys=node.shared_keys,
                 returns=True,
                 seen=request.seen,
+                steered=request.steered and saving,
                 observed=request.observed,
                 owner=task.id if tables.remembers and saving else "",
                 memory=program.loop.state.memory.get(node.name),
@@ -239,11 +244,15 @@ class Driver(ABC):
         return nullcontext() if self.outer is None else self.outer.lending()
 
     def known_outside(self, *, runs: bool) -> None:
-        """Lets the run around this one know that it runs, so that it can halt it, and when it no longer does."""
-        outer = self.outer
-        if outer is not None:
-            known = outer.program.driver.inner.setdefault(outer.task, set())
-            (known.add if runs else known.discard)(self)
+        """Lets whoever may stop it know that it runs, and when it no longer does."""
+        shared = self.shared
+        if shared.runs is not None:
+            if runs:
+                shared.runs[self] = shared.run_id
+            else:
+                shared.runs.pop(self, None)
+            if shared.control is not None:
+                (shared.control.begins if runs else shared.control.ends)(self.cancel_run)
 
     def measure(self, program: Program, task: Task) -> None:
         """Begins to measure a try, if it has a time limit. On a worker it begins with the code."""
@@ -262,11 +271,32 @@ class Driver(ABC):
             self.due.append(due)
         return due is not None
 
+    def known_around(self, *, runs: bool) -> None:
+        """Lets the run around this one, which it blocks, know that it runs, so that it can halt it."""
+        outer = self.outer
+        if outer is not None:
+            known = outer.program.driver.inner.setdefault(outer.task, set())
+            (known.add if runs else known.discard)(self)
+
+    def why_not(self) -> Early | None:
+        """Why the next step may not begin."""
+        control = self.shared.control
+        if control is not None and control.drain_reason is not None:
+            return DrainRequested(control.drain_reason)
+        return None
+
+    def halt(self, reason: str | None = None) -> None:
+        """Stops the run; from any thread. With a reason, it is this very run that is cancelled."""
+        self.cancelled = reason
+        self.halted = True
+        for task in list(self.inner):
+            self.halt_inner(task)
+        self.wake()
+
     def halt_inner(self, task: Task) -> None:
         """Stops the runs that a task which was told to stop, or is abandoned, waits for; from any thread."""
         for driver in list(self.inner.get(task, ())):
-            driver.halted = True
-            driver.wake()
+            driver.halt()
 
     def free_slot(self, task: Task) -> None:
         """Gives back the slot of a task that ended, if it had one."""
@@ -376,7 +406,7 @@ class Driver(ABC):
         if log is None:
             return None
         if self.halted:
-            raise Cancelled("the run around this one was stopped before its checkpoint was saved")
+            raise self.stopped_error()
         try:
             return log.save(program.namespace, effect.state, effect.source)
         except BaseException as error:  # noqa: BLE001 - raised again, once the program has heard of it
@@ -425,6 +455,14 @@ class Driver(ABC):
     @abstractmethod
     def post(self, arrival: tuple[Program, Event] | Part) -> None:
         """Puts something in the inbox, from any thread."""
+
+    @abstractmethod
+    def cancel_run(self, reason: str) -> None:
+        """Cancels the run; from any thread."""
+
+    @abstractmethod
+    def stopped_error(self) -> BaseException:
+        """What the run raises where it was stopped from outside."""
 
     @abstractmethod
     def wake(self) -> None:

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, Generic
 
-from juncture.engine.effects import Done, Failed, Outcome, Paused
+from juncture.engine.effects import Done, Failed, Outcome, Paused, Stopped
 from juncture.engine.values import copied
-from juncture.errors import Cancelled, Pause
+from juncture.errors import Cancelled, GraphDrained, Pause
 from juncture.types import ValueT
 
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ class CallFuture(Generic[ValueT]):
             raise outcome.error
         if isinstance(outcome, Paused):
             raise Pause(*outcome.questions)
+        if isinstance(outcome, Stopped) and outcome.why is not None:
+            raise GraphDrained(outcome.why.reason, outcome.why)
         raise Cancelled("the run was cancelled before this call ended")
 
     def settle(self, outcome: Outcome) -> None:

@@ -31,6 +31,7 @@ from juncture.types import ExecutionInfo, Interrupt, Runtime, StreamWriter
 if TYPE_CHECKING:
     from juncture.drivers.calls import CallFuture
     from juncture.drivers.run import Program
+    from juncture.engine.effects import Early
 
 
 class TaskContext:
@@ -42,6 +43,8 @@ class TaskContext:
     """What this try asked and got no answer to."""
     effects: Mapping[str, CallFuture[Any]] = MappingProxyType({})
     """What `once` has made, or is making, in this try; replaced, never changed."""
+    early: Early | None = None
+    """Why a graph that its code called ended early; so it ends, too, to run again later."""
     _asked: dict[str, int] | None = None
     _calls: dict[str, int] | None = None
     _waits = 0
@@ -85,7 +88,12 @@ class TaskContext:
         if self._runtime is None:
             shared = self.program.shared
             self._runtime = Runtime(
-                shared.context, self.writer, self.execution_info, self.config, self.heartbeat
+                shared.context,
+                self.writer,
+                self.execution_info,
+                self.config,
+                self.heartbeat,
+                shared.control,
             )
         return self._runtime
 

@@ -10,8 +10,20 @@ import weakref
 from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
+from juncture.errors import NodeCancelledError
+
 if TYPE_CHECKING:
     import asyncio
+
+    from juncture.engine.task import Task
+
+
+def closed(task: Task) -> NodeCancelledError:
+    """What an async node failed with whose loop was stopped under it."""
+    return NodeCancelledError(
+        f"node {task.node.name!r} was cancelled because its graph was closed while it ran; close a graph after its runs",
+        node=task.node.name,
+    )
 
 
 class Loops:

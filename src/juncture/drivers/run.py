@@ -19,6 +19,7 @@ from juncture.engine.state import Around
 from juncture.engine.tables import Node, Tables
 from juncture.engine.task import Task
 from juncture.persistence.threads import ThreadLog
+from juncture.steering import RunControl
 from juncture.types import StreamMode, StreamWriter
 
 if TYPE_CHECKING:
@@ -52,6 +53,10 @@ class Shared:
     base: int = 0
     """How many levels of a namespace belong to the calls that this one is nested in, and aren't shown."""
     answers: dict[str, Any] = field(default_factory=dict[str, Any])
+    control: RunControl | None = None
+    """What steers the run from outside."""
+    runs: dict[Driver, str] | None = None
+    """Where the call is noted while it runs, with its run's id; None if it is part of another."""
     observer: Observer | None = None
     """Who listens to it, if anybody."""
 

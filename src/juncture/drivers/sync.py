@@ -8,17 +8,18 @@ time: the caller's, or, while a body in the caller's thread waits for its calls,
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from queue import Empty, SimpleQueue
 from threading import Condition
 from threading import Event as Flag
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
-from juncture.drivers.abandon import is_forgotten
-from juncture.drivers.attempt import body, body_async, generate, is_cancellation, route, route_async
+from juncture.drivers.abandon import abandon_all, is_forgotten
+from juncture.drivers.attempt import attempt, body_async, generate, is_cancellation, route, route_async
 from juncture.drivers.base import BUFFERED_PARTS, Driver
 from juncture.drivers.calls import CallFuture
+from juncture.drivers.loops import closed
 from juncture.drivers.place import locate
 from juncture.drivers.pool import Pool
 from juncture.drivers.run import Part, Program, Shared
@@ -31,6 +32,7 @@ from juncture.engine.effects import (
     Failed,
     Load,
     Outcome,
+    Proceed,
     Run,
     Save,
     SaveWrites,
@@ -43,27 +45,12 @@ from juncture.engine.limits import limits_of
 from juncture.engine.state import Saved
 from juncture.engine.tables import ASYNC, ASYNC_GENERATOR, ENTRY, FACTORY, GENERATOR, GRAPH, SYNC, Tables
 from juncture.engine.task import Task
-from juncture.errors import Cancelled, NodeCancelledError
+from juncture.errors import Cancelled
 from juncture.persistence.threads import ThreadLog
 
 if TYPE_CHECKING:
     from juncture.drivers.context import TaskContext
     from juncture.drivers.loops import Loops
-
-
-def attempt(program: Program, task: Task, context: Context) -> Outcome:
-    """One try of a task whose code is a sync function, with its routes, in its own context."""
-    outcome = context.run(body, program, task)
-    if task.node.routers and type(outcome) is Done:
-        return context.run(route, program, outcome)
-    return outcome
-
-
-def _closed(task: Task) -> NodeCancelledError:
-    return NodeCancelledError(
-        f"node {task.node.name!r} was cancelled because its graph was closed while it ran; close a graph after its runs",
-        node=task.node.name,
-    )
 
 
 def _stopped() -> Cancelled:
@@ -117,15 +104,17 @@ class SyncDriver(Driver):
         parts = self.parts
         with self.lending():
             try:
+                self.known_around(runs=True)
                 self.known_outside(runs=True)
                 while self.ending is None:
                     if self.halted:
-                        raise _stopped()
+                        raise self.stopped_error()
                     self._step()
                     while parts:
                         yield parts.popleft()
             finally:
                 self.known_outside(runs=False)
+                self.known_around(runs=False)
                 try:
                     self._shut_down()
                 finally:
@@ -253,6 +242,8 @@ class SyncDriver(Driver):
                     self.wait_for_coroutine(waiting)
             elif kind is SaveWrites or kind is Load:
                 reply = self._ask_log(program, effect)
+            elif kind is Proceed:
+                reply = self.why_not()
             else:
                 self.attend(program, effect)
 
@@ -268,7 +259,7 @@ class SyncDriver(Driver):
         if self.fatal is not None:
             raise self.fatal
         if self.halted:  # whoever called this run was stopped meanwhile: nothing more is saved or begun
-            raise _stopped()
+            raise self.stopped_error()
         return outcome
 
     def _ask_log(self, program: Program, effect: SaveWrites | Load) -> Saved | None:
@@ -278,7 +269,7 @@ class SyncDriver(Driver):
             return log.load(program.namespace, effect.checkpoint_id)
         assert head is not None
         if self.halted:
-            raise _stopped()
+            raise self.stopped_error()
         log.save_records(program.namespace, head, effect.records, now=effect.now)
         return None
 
@@ -402,7 +393,7 @@ class SyncDriver(Driver):
                     outcome = await route_async(program, outcome)
             except BaseException as error:  # noqa: BLE001 - a value from here on
                 if is_cancellation(error):
-                    ending = self._loops.error_at(self.shared.level) or _closed(task)
+                    ending = self._loops.error_at(self.shared.level) or closed(task)
                     outcome = Stopped(task) if task in self._cancelled else Failed(task, ending)
                 else:
                     outcome = Failed(task, error)
@@ -421,6 +412,16 @@ class SyncDriver(Driver):
     def post(self, arrival: tuple[Program, Event] | Part) -> None:
         """Puts something in the inbox, from any thread."""
         self._inbox.put(arrival)
+
+    def cancel_run(self, reason: str) -> None:
+        """Takes effect when the driver next looks: at once if it waits, else when the node in the caller's thread returns."""
+        self.halt(reason)
+
+    def stopped_error(self) -> Cancelled:
+        """What the run raises where it was stopped from outside."""
+        if self.cancelled is None:
+            return _stopped()
+        return Cancelled(f"the run was cancelled: {self.cancelled}. What was saved stays")
 
     def wake(self) -> None:
         """An empty arrival has the driver look at what it holds back."""
@@ -590,6 +591,8 @@ class SyncDriver(Driver):
                 self._here = None
                 self.active -= 1
                 root.active -= 1
+            if self.cancelled is not None:
+                abandon_all(self, root)
             while self.active or root.active:
                 self.parts.clear()  # nobody will have them
                 self._listen()

@@ -82,6 +82,8 @@ class Request:
     """Of an update: what is written, a checkpoint for each."""
     back: Back | None = None
     """Of an update: how it goes back, also from what is the newest checkpoint."""
+    steered: bool = False
+    """Somebody may have it end early: each step begins by `Proceed`."""
     returns: bool = False
     """It is nested and its parent wants to know what it wrote."""
 

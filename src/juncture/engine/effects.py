@@ -23,6 +23,37 @@ Write: TypeAlias = tuple[str, Any]
 """(key, value), copied and checked."""
 
 
+# ---- why a run ends early: the answers to `Proceed`
+
+
+@dataclass(frozen=True, slots=True)
+class DrainRequested:
+    """Somebody asked for the run to end once the running step is done."""
+
+    reason: str
+
+    @property
+    def status(self) -> Literal["drained"]:
+        """What the run ends as."""
+        return "drained"
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetSpent:
+    """A budget of the run, or of its thread, is used up."""
+
+    reason: str
+    """Which: ``steps``, ``seconds``, ``tokens`` or ``cost``."""
+
+    @property
+    def status(self) -> Literal["budget"]:
+        """What the run ends as."""
+        return "budget"
+
+
+Early: TypeAlias = DrainRequested | BudgetSpent
+
+
 # ---- effects
 
 
@@ -112,6 +143,11 @@ class Tell:
     node: str | None = None
     content: Any = None
     """Of ``after`` the update, of ``error`` the exception, of ``interrupt`` the questions, of ``checkpoint`` its id."""
+
+
+@dataclass(slots=True)
+class Proceed:
+    """Asks whether the next step may begin, where somebody may have the run end early. -> None, or why it may not."""
 
 
 @dataclass(slots=True)
@@ -206,20 +242,24 @@ class Escaped:
 
 @dataclass(slots=True)
 class Stopped:
-    """The task was cancelled, before or while it ran."""
+    """The task was cancelled, before or while it ran; or a graph nested in it ended early, to go on later."""
 
     task: Task
+    why: Early | None = None
+    """Why the nested graph ended early."""
 
 
 @dataclass(slots=True)
 class Ending:
     """How a run of one graph ended, other than by an exception."""
 
-    status: Literal["completed", "interrupted"]
+    status: Literal["completed", "interrupted", "drained", "budget"]
     state: State
     questions: list[Interrupt] = field(default_factory=list[Interrupt])
     command: Command[Any] | None = None
     """For an enclosing graph."""
+    why: Early | None = None
+    """Why it ended early."""
 
 
 Outcome: TypeAlias = Done | Failed | Paused | Escaped | Stopped
@@ -247,7 +287,9 @@ class TimedOut:
     """Seconds since it began, or since its last sign of life."""
 
 
-Effect: TypeAlias = Load | Save | SaveWrites | Start | Run | Cancel | Wait | Emit | Tell | Warn | Reply
+Effect: TypeAlias = (
+    Proceed | Load | Save | SaveWrites | Start | Run | Cancel | Wait | Emit | Tell | Warn | Reply
+)
 Event: TypeAlias = Outcome | Called | TimedOut
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from juncture.engine import streaming
 from juncture.engine.commit import apply, log_own, merge
-from juncture.engine.effects import Done, Emit, Ending, Escaped, Failed, Paused, Program, Tell, Warn
+from juncture.engine.effects import Done, Emit, Ending, Escaped, Failed, Paused, Program, Stopped, Tell, Warn
 from juncture.engine.interrupts import static_question
 from juncture.engine.journal import doubts_in
 from juncture.engine.state import TaskRecord
@@ -77,8 +77,11 @@ def not_done(loop: Loop) -> Program:
     if failures:
         loop.failed = failures[0].task
         raise first_failure(failures, questions)
-    yield from _show_pause(loop, questions)
-    loop.ending = Ending("interrupted", loop.state, questions)
+    early = next((o.why for o in loop.outcomes if isinstance(o, Stopped) and o.why is not None), None)
+    if questions:
+        yield from _show_pause(loop, questions)
+    status = "interrupted" if early is None else early.status
+    loop.ending = Ending(status, loop.state, questions, why=early)
 
 
 def _questions(loop: Loop) -> list[Interrupt]:

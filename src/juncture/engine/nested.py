@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from juncture.engine.effects import Done, Ending, Escaped, Failed, Paused, Program, Write
+from juncture.engine.effects import Done, Ending, Escaped, Failed, Paused, Program, Stopped, Write
 from juncture.engine.returns import Reader, Returned, followed_by
 from juncture.engine.run import Loop
 from juncture.engine.state import State
@@ -36,7 +36,7 @@ def nested_program(
         failed(error, loop)
         note_where_it_stands(task, namespace, loop)
         return Failed(task, error)
-    if isinstance(outcome, Paused):
+    if isinstance(outcome, (Paused, Stopped)):
         note_where_it_stands(task, namespace, loop)
     if loop.request.owner and isinstance(outcome, Done):
         outcome.memory = loop.head
@@ -51,13 +51,15 @@ def note_where_it_stands(task: Task, namespace: tuple[str, ...], loop: Loop) -> 
 
 def outcome_of(
     parent: Tables, task: Task, ending: Ending, namespace: tuple[str, ...]
-) -> Done | Paused | Escaped:
+) -> Done | Paused | Escaped | Stopped:
     """What the end of a nested run means for its parent's task.
 
     Raises:
         InvalidUpdateError: Its command writes something that the parent's state can't take.
         RoutingError: Its command leads nowhere.
     """
+    if ending.why is not None:
+        return Stopped(task, ending.why)
     if ending.status == "interrupted":
         return Paused(task, ending.questions)
     reader = Reader(parent, task.node, None, {}, None, "\x1f".join(namespace))

@@ -33,6 +33,7 @@ from juncture.engine.effects import (
     Failed,
     Outcome,
     Paused,
+    Proceed,
     Program,
     Reply,
     Run,
@@ -73,6 +74,7 @@ from juncture.errors import (
 from juncture.types import Interrupt
 
 _WAIT = Wait()
+_PROCEED = Proceed()
 
 
 class Loop:
@@ -145,6 +147,9 @@ class Loop:
             return Ending("completed", self.state)
         late = 0 if self.tables.strict else 1  # LangGraph's count of remaining steps is one less
         while self.ending is None and self._more():
+            if request.steered and (why := (yield _PROCEED)) is not None:
+                self.ending = Ending(why.status, self.state, why=why)
+                break
             tasks = self.tasks = plan(self.tables, self.state, request.limit - self.taken - late)
             if request.before and not just_paused(self) and (stops := static_stops(self, "before", tasks)):
                 yield from pause(self, stops)

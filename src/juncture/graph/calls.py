@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import is_dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from juncture.drivers.base import Driver
@@ -21,8 +21,16 @@ from juncture.engine.nested import note_where_it_stands
 from juncture.engine.returns import Reader, Returned
 from juncture.engine.streaming import values_payload
 from juncture.engine.values import admitted
-from juncture.errors import ConfigError, EmptyInputError, InvalidUpdateError, ParentCommand, Pause
+from juncture.errors import (
+    ConfigError,
+    EmptyInputError,
+    GraphDrained,
+    InvalidUpdateError,
+    ParentCommand,
+    Pause,
+)
 from juncture.graph.config import read_config
+from juncture.graph.given import read_context, read_control, read_output_keys
 from juncture.graph.inside import check_goes_on, enter
 from juncture.graph.listening import atell_end, observer_of, tell_end
 from juncture.graph.namespaces import nested_graph
@@ -31,6 +39,7 @@ from juncture.graph.validate import check_interrupts
 from juncture.observe.listeners import Event, Listener
 from juncture.persistence.asking import aperformed, performed
 from juncture.persistence.threads import Durability, OnBusy, ThreadLog
+from juncture.steering import RunControl
 from juncture.types import (
     MISSING,
     ROOT,
@@ -68,6 +77,7 @@ class Call:
         durability: Durability | None = None,
         on_busy: OnBusy = "raise",
         timings: bool = False,
+        control: RunControl | None = None,
         listeners: Sequence[Listener | Callable[[Event], Any]] = (),
         supersteps: Sequence[Sequence[StateUpdate]] | None = None,
         namespace: tuple[str, ...] = (),
@@ -80,6 +90,7 @@ class Call:
         `held`, the thread was taken; an edit doesn't give it back.
         """
         self.graph = graph
+        self.given = given
         self.options = read_config(config, thread_id, strict=graph.tables.strict)
         self.outer = _outer()
         if self.outer is not None:
@@ -99,58 +110,32 @@ class Call:
             check_goes_on(given, self.options.checkpoint_ns)
         self.thread_id = self.options.thread_id
         if self.outer is not None and self.nested:
-            self.namespace = self.outer.next_namespace(graph.name, given)
-            if graph.tables.remembers:
-                self.owner = self.namespace[-1]
-                self.namespace = (*self.namespace[:-1], graph.name)
-            self.thread_id = self.outer.program.shared.thread_id
+            self._nest(self.outer)
         self.single = isinstance(output_keys, str)
-        self.output_keys = self._output_keys(output_keys)
-        self.context = self._context(context)
+        self.output_keys = read_output_keys(graph.tables, output_keys)
+        self.context = read_context(graph.context_schema, context, self.outer)
         self.run_id = self.options.run_id or (
             self.outer.program.shared.run_id if self.outer else os.urandom(16).hex()
         )
         self.watch = self._stopwatch() if timings or graph.tables.debug else None
+        self.control = read_control(control, self.outer if self.nested else None)
         self.on_busy: OnBusy = chosen("on_busy", on_busy)
         self.log = self._log(chosen("durability", durability or graph.durability), self.on_busy)
         self.before = self._pauses(interrupt_before, graph.tables.interrupt_before)
         self.after = self._pauses(interrupt_after, graph.tables.interrupt_after)
-        self.given = given
         self.observer = None if supersteps is not None else observer_of(self, listeners)
         self.watched = self.observer is not None and not (self.outer is not None and self.nested)
         """Somebody listens to this run, and it isn't part of another."""
 
     # ---- what was given
 
-    def _output_keys(self, keys: str | Sequence[str] | None) -> frozenset[str] | None:
-        tables = self.graph.tables
-        if keys is None:
-            return tables.output_keys
-        named: Any = [keys] if isinstance(keys, str) else keys
-        if not isinstance(named, (list, tuple, set, frozenset)) or not all(
-            isinstance(key, str) for key in cast("list[Any]", named)
-        ):
-            raise ConfigError(f"output_keys is a key or a list of keys, got {keys!r}")
-        chosen = frozenset(cast("list[str]", named))
-        for key in sorted(chosen):
-            if key not in tables.keys and tables.open_key is None:
-                raise ConfigError(
-                    f"output_keys: Key {key} not in channels. Known keys: {', '.join(sorted(tables.keys))}"
-                )
-        return chosen
-
-    def _context(self, context: Any) -> Any:
-        schema = self.graph.context_schema
-        if context is None and self.outer is not None:
-            return self.outer.program.shared.context
-        if schema is None or context is None or not isinstance(context, Mapping):
-            return context
-        if is_dataclass(schema) or hasattr(schema, "model_validate") or hasattr(schema, "__struct_fields__"):
-            try:
-                return cast("Any", schema)(**cast("Mapping[str, Any]", context))
-            except Exception as error:
-                raise ConfigError(f"context doesn't fit {schema.__name__}: {error}") from error
-        return cast("Any", context)
+    def _nest(self, outer: TaskContext) -> None:
+        """Has its place in the run of the node that calls it."""
+        self.namespace = outer.next_namespace(self.graph.name, self.given)
+        if self.graph.tables.remembers:
+            self.owner = self.namespace[-1]
+            self.namespace = (*self.namespace[:-1], self.graph.name)
+        self.thread_id = outer.program.shared.thread_id
 
     def _pauses(self, names: Names | None, compiled: frozenset[str]) -> frozenset[str]:
         if names is not None:
@@ -244,6 +229,7 @@ class Call:
             after=self.after,
             owner=self.owner,
             memory="",
+            steered=self.control is not None and (self.log is not None or not self.nested),
             observed=self.observer is not None,
             seen=self.outer.program.loop.request.seen if self.outer is not None and self.nested else set(),
             **self._nested_in(),
@@ -386,6 +372,8 @@ class Call:
             level=outer.program.shared.level + 1 if outer is not None else 0,
             answers=outer.program.driver.answers_for(outer.task) if outer is not None and self.nested else {},
             observer=self.observer,
+            control=self.control,
+            runs=None if self.outer is not None and self.nested else self.graph.runs,
         )
 
     def sync_driver(self, modes: Collection[str], *, subgraphs: bool = False) -> SyncDriver:
@@ -517,6 +505,7 @@ class Call:
         Raises:
             Pause: The enclosing node is paused by questions of this graph.
             ParentCommand: A node of this graph returned a command for the enclosing one.
+            GraphDrained: It ended early; of graphs that aren't nested, only lenient ones raise it.
         """
         ending = driver.ending
         assert ending is not None
@@ -528,6 +517,15 @@ class Call:
                 raise Pause(*ending.questions)
             if ending.command is not None:
                 raise ParentCommand(ending.command)
+            if ending.why is not None:
+                self._note_where_it_stands(driver)
+                outer.early = ending.why
+                raise GraphDrained(ending.why.reason, ending.why)
+        elif ending.status == "drained" and not self.tables.strict and ending.why is not None:
+            drained = GraphDrained(ending.why.reason)
+            locate(drained, driver.shared, (), driver.root.loop)
+            add_result(drained, self._result(driver, "drained", ending.questions))
+            raise drained
         return ending
 
     def _result(self, driver: Driver, status: Status, questions: Sequence[Interrupt]) -> RunResult:
@@ -558,6 +556,9 @@ class Call:
             checkpoint=checkpoint,
             abandoned=len(driver.abandoned),
             timings=None if self.watch is None else self.watch.timings(),
+            reason=driver.ending.why.reason
+            if driver.ending is not None and driver.ending.why is not None
+            else None,
         )
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
+    from juncture.drivers.base import Driver
     from juncture.graph.builder import StateGraph
     from juncture.graph.check_findings import Report
     from juncture.graph.outline import Outline
@@ -83,6 +84,8 @@ class CompiledGraph(ThreadAccess, Drawable, Generic[StateT, ContextT, InputT, Ou
         self.output: Schema = builder.schema(builder.output_schema)
         self.tables.entry.updates_of = self._input_updates
         self.loops = Loops()
+        self.runs: dict[Driver, str] = {}
+        """What runs now, with the id of its run."""
         self.codec = _codec(builder, self.tables)
         self.outline = _checked(self, {*(interrupt_before or ()), *(interrupt_after or ())})
 
@@ -380,6 +383,21 @@ class CompiledGraph(ThreadAccess, Drawable, Generic[StateT, ContextT, InputT, Ou
     ) -> Iterator[tuple[str, CompiledGraph[Any, Any, Any, Any]]]:
         """The nested graphs that are its nodes, by name; with ``recurse`` also theirs, by names joined with ``|``."""
         return subgraphs_of(self, recurse=recurse)
+
+    def cancel(self, run_id: str, reason: str = "cancelled from outside") -> bool:
+        """Cancels a run of this graph in this process, from any thread, as `RunControl.cancel` does.
+
+        Args:
+            run_id: ``config["run_id"]`` of its call, or what `Runtime.execution_info` says inside.
+            reason: Is said by what the run raises.
+
+        Returns:
+            Whether there was such a run. It may still end in its own way, if it was about to.
+        """
+        found = [driver for driver, of in list(self.runs.items()) if of == run_id]
+        for driver in found:
+            driver.cancel_run(reason)
+        return bool(found)
 
     # ---- what it owns
 

@@ -13,6 +13,7 @@ from juncture.errors import ConfigError
 from juncture.graph.config import read_modes
 from juncture.observe.listeners import Event, Listener
 from juncture.persistence.threads import Durability, OnBusy
+from juncture.steering import RunControl
 from juncture.types import ContextT, StreamMode, StreamPart
 
 Names: TypeAlias = Sequence[str] | Literal["*"]
@@ -39,6 +40,8 @@ class RunOptions(TypedDict, Generic[ContextT], total=False):
     timings: bool
     """Split the run's time into that of nodes, of the saver and of the engine: `RunResult.timings`. Always with
     ``compile(debug=True)``."""
+    control: RunControl | None
+    """What steers the run from outside: `RunControl.request_drain`, `RunControl.cancel`."""
     on_busy: OnBusy
     """While another run has the thread: ``"raise"`` (the default) `ThreadBusyError`, or ``"wait"``."""
 

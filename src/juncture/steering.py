@@ -1,0 +1,56 @@
+"""What steers a run from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class RunControl:
+    """Steers a run from outside, from any thread: given as ``control=`` to `invoke`, `stream` and their twins.
+
+    What is asked of it holds for every run that it is given to, also afterwards; so make a new one for each run that is to
+    be steered by itself. A graph that is nested in a run is steered with it.
+    """
+
+    __slots__ = ("_runs", "cancel_reason", "drain_reason")
+
+    def __init__(self) -> None:
+        """Nothing is asked yet."""
+        self.drain_reason: str | None = None
+        """Why the run is to end early; None while nobody asked for it."""
+        self.cancel_reason: str | None = None
+        """Why it is cancelled; None while it isn't."""
+        self._runs: list[Callable[[str], None]] = []
+
+    @property
+    def drain_requested(self) -> bool:
+        """Whether the run is to end early."""
+        return self.drain_reason is not None
+
+    def request_drain(self, reason: str = "shutdown") -> None:
+        """Has the run end once the running step is done and saved, if more is due then: with the status ``drained``.
+
+        With a saver it is gone on with by None as the input.
+        """
+        self.drain_reason = reason
+
+    def cancel(self, reason: str = "cancelled from outside") -> None:
+        """Has the run end now: async nodes are cancelled, running sync ones abandoned, but for one in the caller's thread.
+
+        What was saved stays. `invoke` raises `Cancelled`, `ainvoke` asyncio's `CancelledError`.
+        """
+        self.cancel_reason = reason
+        for cancel in list(self._runs):
+            cancel(reason)
+
+    def begins(self, cancel: Callable[[str], None]) -> None:
+        """A run begins, and can be cancelled by this."""
+        self._runs.append(
+            cancel
+        )  # before it is looked at whether it is cancelled already: nothing comes between
+        if self.cancel_reason is not None:
+            cancel(self.cancel_reason)
+
+    def ends(self, cancel: Callable[[str], None]) -> None:
+        """A run that could be cancelled by this has ended."""
+        self._runs.remove(cancel)
