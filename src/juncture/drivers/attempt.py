@@ -220,7 +220,7 @@ async def body_async(program: Program, task: Task) -> Outcome:
                 if task.limit is not None:
                     task.limit.did()
                 for emit in pieces.add(piece):
-                    program.send_part(emit)
+                    program.send_part(emit, task)
                 await program.wait_for_room()
         return pieces.outcome()
     except BaseException as error:
@@ -375,7 +375,9 @@ class _Routing:
         context.ended = False
         values = task.values
         if done.writes:
-            values, changes = view(program.tables, program.loop.state, task.node.name, done.writes)
+            values, changes = view(
+                program.tables, task.seen or program.loop.state, task.node.name, done.writes
+            )
             done.changes = changes
         if router.managed:
             values = values | {name: what.value(task.remaining) for name, what in router.managed.items()}

@@ -174,10 +174,9 @@ class Program:
 
         return write
 
-    def send_part(self, emit: Emit | None) -> None:
+    def send_part(self, emit: Emit | None, task: Task) -> None:
         """Shows a piece of an async generator node, from the event loop that the node runs on."""
         if emit is not None:
-            task = self.loop.tasks[emit.place or 0]
             self.driver.sender(self, task)(part_of(self, emit))
 
     async def wait_for_room(self) -> None:

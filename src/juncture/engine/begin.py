@@ -17,7 +17,7 @@ from juncture.engine.effects import Done, Failed, Load, Outcome, Program, Run, W
 from juncture.engine.goback import Back, go_back
 from juncture.engine.interrupts import listed, match, open_questions, pauses_after
 from juncture.engine.journal import check_settlements
-from juncture.engine.plan import advance, unfinished
+from juncture.engine.plan import advance, unfinished, upcoming
 from juncture.engine.state import Around, Saved, State, TaskRecord
 from juncture.engine.tables import Tables
 from juncture.engine.task import Task
@@ -329,10 +329,19 @@ def _take_command(loop: Loop, saved: Saved | None) -> Program:
         state.sends = (*state.sends, *request.sends)
         if request.saving:
             # The step stays the same: so do the ids of its tasks, and what was saved about them is carried along.
-            state.carried, state.paused_after = tuple(loop.records), ()
+            state.carried, state.paused_after = tuple(_of_this_step(loop)), ()
             if loop.head is not None and not loop.back:
                 state.edited = (*state.edited, loop.head)
             yield from loop.save("command")
+
+
+def _of_this_step(loop: Loop) -> Sequence[TaskRecord]:
+    """What is known about the tasks that are due; what ran ahead of them ran on a state that was updated now."""
+    if not loop.tables.dataflow:
+        return loop.records
+    due = {identity for identity, _, _ in upcoming(loop.tables, loop.state)}
+    loop.records = [record for record in loop.records if record.kind != "done" or record.task_id in due]
+    return loop.records
 
 
 def _answer_records(loop: Loop, answers: dict[str, Any]) -> list[TaskRecord]:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from juncture.engine import streaming
+from juncture.engine.ahead import Ahead, check_writes, done_record, saved_done
 from juncture.engine.begin import Request, begin
 from juncture.engine.commit import Before, Changes, apply, finish, log_own, merge, remember, restore
 from juncture.engine.effects import (
@@ -60,7 +61,6 @@ from juncture.engine.journal import doubt_records, journal
 from juncture.engine.limits import timed_out
 from juncture.engine.plan import advance, plan, revive, unfinished
 from juncture.engine.retry import delay_before_retry
-from juncture.engine.routing import Routes
 from juncture.engine.state import State, TaskRecord
 from juncture.engine.tables import Tables
 from juncture.engine.task import Task, input_of
@@ -81,6 +81,7 @@ class Loop:
     """The state of one running graph, and the sequence of its steps."""
 
     __slots__ = (
+        "ahead",
         "asked",
         "back",
         "beside",
@@ -113,6 +114,7 @@ class Loop:
         self.tasks: list[Task] = []
         self.outcomes: list[Outcome | None] = []
         self.unsaved: list[TaskRecord] = []
+        self.ahead = Ahead(self) if tables.dataflow else None
         self.running = 0
         self.taken = 0
         self.stopping = False
@@ -155,7 +157,7 @@ class Loop:
                 yield from pause(self, stops)
                 break
             self.taken += 1
-            if len(tasks) == 1 and not self.records and not request.shows_tasks:
+            if len(tasks) == 1 and not (self.records or request.shows_tasks or self.ahead):
                 event = yield Run(tasks[0])
                 if (
                     type(event) is Done
@@ -171,12 +173,16 @@ class Loop:
             else:
                 yield from self._start()
             if self.undone:
+                if self.ahead is not None:
+                    yield from self.ahead.drain(cancels=self.stopping)
                 yield from not_done(self)
                 break
             ended: list[Done] = self.outcomes  # pyright: ignore[reportAssignmentType] - all are Done
             try:
                 changes = self._commit(ended)
             except Exception as error:
+                if self.ahead is not None:
+                    yield from self.ahead.drain(cancels=True)
                 if request.saving and len(ended) > 1:
                     yield self.noting([*self.unsaved, *revoked(ended, error)])
                 raise
@@ -218,27 +224,46 @@ class Loop:
         """Starts the tasks side by side, and runs them until each has an outcome."""
         tasks = self.tasks
         self.outcomes = [None] * len(tasks)
+        ended = [] if self.ahead is None else self.ahead.promote(tasks)
         if self.records:
             yield from self._recall()
-        if self.request.shows_tasks:
-            yield from self._show_starts()
-        for task in tasks:
-            if self.outcomes[task.place] is None:
-                self.running += 1
-        if self.running == 1 and len(tasks) == 1:
-            yield from self._collect((yield Run(tasks[0])))
-        elif self.running:
-            for task in tasks:
-                if self.outcomes[task.place] is None:
-                    yield Start(task)
+        early = {outcome.task for outcome in ended}
+        running = [task for task in tasks if self.outcomes[task.place] is None and task not in early]
+        fresh = [task for task in running if not task.ahead]
+        self.running = sum(1 + task.calls for task in running)
+        for task in fresh if self.request.shows_tasks else ():
+            yield from self.show_start(task)
+        for outcome in ended:
+            yield from self.take_up(outcome)
+        if len(tasks) == 1 and fresh:
+            yield from self._collect((yield Run(fresh[0])))
+            return
+        for task in fresh:
+            yield Start(task)
+        if self.ahead is not None:
+            yield from self.ahead.go_on()
+        if self.running:
             yield from self._collect((yield _WAIT))
+
+    def take_up(self, outcome: Outcome) -> Program:
+        """Takes up how a task ended that ran ahead of its step."""
+        if not isinstance(outcome, Done):
+            yield from self._ended(outcome)
+            return
+        self.outcomes[outcome.task.place] = outcome
+        for text in outcome.ignored:
+            yield Warn(text)
+        if self.request.listens:
+            yield from self._heard_done(outcome)
 
     def _collect(self, event: Event) -> Program:
         """Takes up events until every task has an outcome."""
         listens = self.request.listens
         while True:
             task = event.task
-            if type(event) is Done and task.parent is None and not (task.calls or task.questions):
+            if self.ahead is not None:
+                yield from self.ahead.heard(event)
+            elif type(event) is Done and task.parent is None and not (task.calls or task.questions):
                 self.running -= 1
                 self.outcomes[task.place] = event
                 for text in event.ignored:
@@ -246,10 +271,17 @@ class Loop:
                 if listens:
                     yield from self._heard_done(event)
             else:
-                yield from self._hear(timed_out(event) if isinstance(event, TimedOut) else event)
+                yield from self.hear(timed_out(event) if isinstance(event, TimedOut) else event)
             if not self.running:
                 break
             event = yield _WAIT
+
+    def counts(self, task: Task, change: int) -> None:
+        """Counts what runs of this step, or ahead of it, with the calls that it makes."""
+        if self.ahead is not None and self.ahead.has(task):
+            self.ahead.running += change
+        else:
+            self.running += change
 
     def _recall(self) -> Program:
         """Takes up what an earlier run saved about these tasks."""
@@ -264,26 +296,16 @@ class Loop:
             static = any(
                 question.when != "inside" for question in waiting
             )  # of a graph nested in it: gone on from
-            for record in mine:
-                if record.kind == "done" and record.content is not None:
-                    writes, targets, sends, *memory = record.content
-                    done = Done.routed(task, writes, Routes(targets, sends))
-                    done.memory = memory[0] if memory else None
-                    done.saved = True
-                    self.outcomes[task.place] = done
-                    if self.request.shows_updates:
-                        yield self._update_part(done)
-            if self.outcomes[task.place] is not None:
+            done = saved_done(task, mine)
+            if done is not None:
+                self.outcomes[task.place] = done
+                if self.request.shows_updates:
+                    yield self._update_part(done)
                 continue
             task.records = mine
             if waiting and len(waiting) == len(asked) and self.tables.strict and not static:
                 self.outcomes[task.place] = Paused(task, waiting)
                 self.undone = True
-
-    def _show_starts(self) -> Program:
-        for task in self.tasks:
-            if self.outcomes[task.place] is None:
-                yield from self.show_start(task)
 
     def show_start(self, task: Task) -> Program:
         """Shows a task that begins to whoever wants to know."""
@@ -315,9 +337,7 @@ class Loop:
         """Saves and shows what a task did, unless the step's checkpoint is about to say it."""
         request = self.request
         if request.saving and len(self.tasks) > 1:
-            content = (done.writes, done.targets, done.sends)
-            memory = () if done.memory is None else (done.memory,)
-            self.unsaved.append(TaskRecord(done.task.id, "done", "", (*content, *memory)))
+            self.unsaved.append(done_record(done))
             if self.running:
                 yield from self.flush()
         if request.shows_updates and (done.late or not done.streamed):
@@ -348,7 +368,7 @@ class Loop:
             records, self.unsaved = self.unsaved, []
             yield self.noting(records)
 
-    def _hear(self, event: Outcome | Called) -> Program:
+    def hear(self, event: Outcome | Called) -> Program:
         """Everything but a node that is simply done."""
         task = event.task
         if isinstance(event, Called):
@@ -360,16 +380,18 @@ class Loop:
         elif task.questions:
             own = event.questions if isinstance(event, Paused) else []
             questions, task.questions = [*task.questions, *own], None
-            yield from self._hear(Paused(task, questions))
+            yield from self.hear(Paused(task, questions))
         elif isinstance(event, Escaped) and not self.request.namespace:
-            yield from self._hear(Failed(task, no_parent(event)))
+            yield from self.hear(Failed(task, no_parent(event)))
         elif isinstance(event, Failed) and (delay := self._retry_delay(event)) is not None:
             yield from self._try_again(task, delay)
         elif isinstance(event, Failed) and falls_back(self, event):
             yield from fall_back(self, event)
         elif task.parent is not None:
-            self.running -= 1
+            self.counts(task.parent, -1)
             yield from self._call_ended(event, task.parent)
+        elif self.ahead is not None and self.ahead.has(task):
+            self.ahead.keep(event)
         else:
             self.running -= 1
             yield from self._ended(event)
@@ -378,7 +400,9 @@ class Loop:
         if task.chunks:
             yield streaming.discarded(self.request, task)
         again = task.next_try()
-        if task.parent is None:
+        if self.ahead is not None and self.ahead.has(task):
+            self.ahead.replace(again)
+        elif task.parent is None:
             self.tasks[task.place] = again
         yield Start(again, delay)
 
@@ -426,7 +450,7 @@ class Loop:
                 return
         task.call = event
         parent.calls += 1
-        self.running += 1
+        self.counts(parent, 1)
         yield Start(task)
 
     def _call_ended(self, event: Outcome, parent: Task) -> Program:
@@ -445,7 +469,7 @@ class Loop:
         held = parent.held
         if held is not None and not parent.calls:
             parent.held = None
-            yield from self._hear(held)
+            yield from self.hear(held)
 
     # ---- commit, checkpoint, emit
 
@@ -453,6 +477,8 @@ class Loop:
         """Applies a step whose tasks are all done. Raises before anything is applied, or not at all."""
         state, tables = self.state, self.tables
         first = ended[0]
+        if tables.declares:
+            check_writes(ended)
         if len(ended) == 1:
             name = first.task.node.name
             changes = first.changes or merge(tables, state, ((name, first.writes),))
@@ -467,7 +493,7 @@ class Loop:
         apply(state, changes)
         advance(tables, state, ended)
         state.step += 1
-        self.records = ()
+        self.records = self.ahead.of_later_steps() if self.ahead is not None else ()
         return changes
 
     def _checkpoint(self, changes: Changes) -> Program:
@@ -479,7 +505,7 @@ class Loop:
         if stops and not unfinished(self.tables, state):
             stops = []  # the run ends here anyway
         state.paused_after = tuple([stop.node or "" for stop in stops]) if stops else ()
-        state.carried = ()
+        state.carried = tuple(self.records)
         if request.saving:
             state.edited = ()
             state.ran = self.last_nodes

@@ -89,6 +89,8 @@ class Router:
     """What the router may return, and the node each stands for; None for any node's name."""
     default: str | None = None
     """Where an empty result leads; None for nowhere."""
+    reads: frozenset[str] | None = None
+    """The keys that it is handed; None where that may be any."""
 
 
 @dataclass(slots=True, eq=False)
@@ -148,6 +150,12 @@ class Node:
     straight: bool = False
     """Nothing but `successors` leads out of it, and none of them is deferred."""
 
+    reads: frozenset[str] | None = None
+    """The keys that it is handed; None where that may be any."""
+    writes: frozenset[str] | None = None
+    """The keys that it declares to write; None where it declares nothing."""
+    leads: frozenset[str] | None = None
+    """The nodes that it may lead to, by an edge, join, router or command; None for any."""
     skips_empty: bool = False
     """A stream that it returns and that gives no chunk is no write, instead of an error."""
     routes: bool = False
@@ -194,3 +202,7 @@ class Tables:
     exposed: bool = False
     """Some node of it, or of a graph nested in it, can reach the containers of the state."""
     debug: bool = False
+    dataflow: bool = False
+    """Tasks may run ahead of their step."""
+    declares: bool = False
+    """Some node declares what it writes."""

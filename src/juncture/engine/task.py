@@ -10,7 +10,7 @@ from __future__ import annotations
 from copy import copy
 from typing import Any
 
-from juncture.engine.state import TaskRecord
+from juncture.engine.state import State, TaskRecord
 from juncture.engine.tables import Node
 from juncture.engine.values import Flat
 from juncture.types import Interrupt, NodeError, TimeoutPolicy
@@ -44,6 +44,10 @@ class Task:
     checkpoint."""
     held: Any = None
     """Its own outcome, while its calls are running."""
+    ahead = False
+    """It was started before its step came (`ahead`)."""
+    seen: State | None = None
+    """Of such a task: the part of the state that it was handed."""
     chunks = 0
     """How many chunks of streams this try has shown."""
     parent: Task | None = None

@@ -37,10 +37,12 @@ from juncture.graph.schema import (
     schema_of_object,
     union_of_keys,
 )
+from juncture.graph.specs import command_targets
 from juncture.types import END, MISSING, START, RetryPolicy
 
 if TYPE_CHECKING:
-    from juncture.graph.builder import NodeSpec, StateGraph
+    from juncture.graph.builder import StateGraph
+    from juncture.graph.specs import NodeSpec
 
 
 def assemble(
@@ -51,6 +53,7 @@ def assemble(
     interrupt_before: frozenset[str],
     interrupt_after: frozenset[str],
     debug: bool,
+    dataflow: bool,
 ) -> Tables:
     """The tables of a graph that `validate` found right.
 
@@ -62,6 +65,7 @@ def assemble(
         interrupt_before=interrupt_before,
         interrupt_after=interrupt_after,
         debug=debug,
+        dataflow=dataflow,
     )
 
 
@@ -300,6 +304,8 @@ class _Assembly:
             defer=spec.defer,
             inline=spec.inline,
             skips_empty=spec.on_empty_stream == "skip",
+            reads=self._reads(schema),
+            writes=self._writes(spec),
             shared=shared,
             retry=self._retry(spec.retry_policy),
             timeout=spec.timeout or (None if spec.inline else self.graph.default_timeout),
@@ -338,7 +344,7 @@ class _Assembly:
         new = self._node(replace(spec, action=made, factory=None))
         new.fallback = node.fallback
         new.successors, new.joins, new.routers = node.successors, node.joins, node.routers
-        new.routes, new.straight = node.routes, node.straight
+        new.routes, new.straight, new.leads = node.routes, node.straight, node.leads
         return new
 
     @staticmethod
@@ -396,6 +402,8 @@ class _Assembly:
             graph=child,
             shared_keys=shared,
             returned_keys=EVERY_KEY if back is None else back - shared,
+            reads=offered,
+            writes=self._writes(spec),
             defer=spec.defer,
             retry=self._retry(spec.retry_policy),
             timeout=spec.timeout or self.graph.default_timeout,
@@ -432,7 +440,39 @@ class _Assembly:
             managed={n: f.managed for n, f in schema.fields.items() if f.managed is not None},
             targets=branch.targets,
             default=branch.default,
+            reads=self._reads(schema),
         )
+
+    def _reads(self, schema: Schema) -> frozenset[str] | None:
+        """The keys that are handed out with a schema; None where that may be any."""
+        return None if schema.kind in ("open", "root") else self._keys_of(schema)
+
+    def _writes(self, spec: NodeSpec) -> frozenset[str] | None:
+        for key in sorted(spec.writes or ()):
+            if key not in self.keys and not self.open:
+                raise GraphBuildError(
+                    f"writes of node {spec.name!r} names {key!r}, which the state doesn't have. It has: "
+                    f"{', '.join(sorted(self.keys))}",
+                    node=spec.name,
+                    key=key,
+                )
+        return spec.writes
+
+    def _leads(self, node: Node) -> frozenset[str] | None:
+        """The nodes that a node may lead to; None where that may be any."""
+        found = {*node.successors, *(join.target for join in node.joins)}
+        for router in node.routers:
+            if router.targets is None:
+                return None
+            found.update(name for name in router.targets.values() if name != END)
+            found.update(() if router.default in (None, END) else (router.default,))
+        spec = self.graph.nodes.get(node.name)
+        if not node.routes and spec is not None:
+            declared = (*(spec.destinations or ()), *command_targets(spec.action))
+            if not declared:
+                return None  # a command may lead anywhere
+            found.update(name for name in declared if name != END)
+        return frozenset(found)
 
     # ---- the whole
 
@@ -443,6 +483,7 @@ class _Assembly:
         interrupt_before: frozenset[str],
         interrupt_after: frozenset[str],
         debug: bool,
+        dataflow: bool,
     ) -> Tables:
         graph = self.graph
         nodes = {name: self._handled(spec, self._node(spec)) for name, spec in sorted(graph.nodes.items())}
@@ -479,6 +520,8 @@ class _Assembly:
             recalls=any(node.graph is not None and node.graph.remembers for node in nodes.values()),
             exposed=any(map(_is_exposed, nodes.values())),
             debug=debug,
+            dataflow=dataflow and graph.strict,
+            declares=any(node.writes is not None for node in nodes.values()),
         )
 
     def _keys_of(self, schema: Schema) -> frozenset[str] | None:
@@ -509,6 +552,7 @@ class _Assembly:
             self._router(node.name, branch) for branch in self.graph.branches.get(node.name, {}).values()
         )
         node.routes = bool(ends or node.routers) or node.name in self.joined
+        node.leads = self._leads(node)
         node.straight = not node.joins and not node.routers and deferred.isdisjoint(node.successors)
 
 

@@ -7,9 +7,8 @@ What can be known at once is checked at once (names, types of arguments); what n
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, cast, get_args, get_origin, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
 from juncture.channels.base import Channel, Reducer
 from juncture.errors import GraphBuildError
@@ -18,15 +17,24 @@ from juncture.graph.inject import name_of, return_hint
 from juncture.graph.overall_state import strategies_by_key
 from juncture.graph.policies import read_fallback, read_timeout
 from juncture.graph.schema import Schema, read_schema, refuse_managed
+from juncture.graph.specs import (
+    BranchSpec,
+    EmptyStream,
+    Isolation,
+    JoinSpec,
+    NodeSpec,
+    Options,
+    Retry,
+    Schedule,
+    literals,
+)
 from juncture.observe.listeners import Event, Listener, OnListenerError
 from juncture.types import (
     END,
     START,
-    Command,
     ContextT,
     InputT,
     OutputT,
-    RetryPolicy,
     StateT,
     Timeout,
     TimeoutPolicy,
@@ -39,60 +47,6 @@ if TYPE_CHECKING:
 
     from juncture.graph.compiled import CompiledGraph
     from juncture.savers.base import Saver
-
-Isolation = Literal["copy", "shared"]
-EmptyStream = Literal["error", "skip"]
-Retry = RetryPolicy | Sequence[RetryPolicy]
-
-
-@dataclass(slots=True, eq=False)
-class NodeSpec:
-    """A node as it was added."""
-
-    name: str
-    action: Any
-    defer: bool = False
-    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    input_schema: Any = None
-    retry_policy: Retry | None = None
-    destinations: tuple[str, ...] | Mapping[str, str] | None = None
-    factory: Callable[[], Any] | None = None
-    inline: bool = False
-    isolation: Isolation | None = None
-    silence: frozenset[str] = frozenset()
-    on_empty_stream: EmptyStream = "error"
-    timeout: TimeoutPolicy | None = None
-    error_handler: Callable[..., Any] | None = None
-
-
-@dataclass(slots=True, eq=False)
-class BranchSpec:
-    """A conditional edge as it was added."""
-
-    name: str
-    path: Callable[..., Any]
-    targets: dict[Hashable, str] | None
-    default: str | None = None
-
-
-@dataclass(slots=True, eq=False)
-class JoinSpec:
-    """An edge from several nodes as it was added."""
-
-    sources: tuple[str, ...]
-    target: str
-    policy: Literal["all", "arrived"] = "all"
-
-
-class Options(TypedDict, total=False):
-    """What `StateGraph` takes besides its schemas; described there."""
-
-    key_strategies: Mapping[str, Reducer | Channel] | None
-    default_strategy: Reducer | Channel | None
-    strict: bool
-    validate: bool
-    isolation: Isolation
-    silence: Collection[str]
 
 
 class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
@@ -215,6 +169,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         on_empty_stream: EmptyStream = "error",
         timeout: Timeout | None = None,
         error_handler: Callable[..., Any] | None = None,
+        writes: Collection[str] | None = None,
     ) -> Self:
         """Adds a node.
 
@@ -238,6 +193,8 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             error_handler: Called in the same step once the node has failed for good, with the same input, and with what failed as
                 ``error: NodeError``. What it returns is the result; the node's edges aren't followed, it leads on by a
                 `Command`.
+            writes: The keys that it writes, and no others: lets nodes that don't read them run ahead of it where the graph is
+                compiled with ``schedule="dataflow"``. Writing another key is an error.
 
         Raises:
             GraphBuildError: The name is taken, reserved or malformed, there is no action, a code doesn't exist, or a time
@@ -265,8 +222,18 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             on_empty_stream,
             read_timeout(timeout, name, inline=inline),
             read_fallback(error_handler, name),
+            self._read_writes(name, writes),
         )
         return self
+
+    def _read_writes(self, name: str, writes: Collection[str] | None) -> frozenset[str] | None:
+        if writes is None:
+            return None
+        if isinstance(writes, str) or not all(isinstance(key, str) for key in writes):
+            raise GraphBuildError(
+                f"writes of node {name!r} is a list of state keys, got {writes!r}", node=name
+            )
+        return frozenset(writes)
 
     def _check_node(
         self, name: Any, action: Any, factory: Callable[[], Any] | None = None, isolation: str | None = None
@@ -460,7 +427,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             )
         targets: dict[Hashable, str] | None
         if path_map is None:
-            targets = {value: value for value in _literals(return_hint(path))} or None
+            targets = {value: value for value in literals(return_hint(path))} or None
         elif isinstance(path_map, Mapping):
             targets = dict(path_map)
         else:
@@ -504,6 +471,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         durability: Literal["sync", "async", "exit"] = "sync",
         listeners: Sequence[Listener | Callable[[Event], Any]] = (),
         on_listener_error: OnListenerError = "warn",
+        schedule: Schedule = "superstep",
     ) -> CompiledGraph[StateT, ContextT, InputT, OutputT]:
         """The graph, checked and ready to run.
 
@@ -520,6 +488,9 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             durability: When steps are durable, unless a call says otherwise; see `RunOptions`.
             listeners: Objects of subclasses of `Listener`, or functions of an `Event`: told what happens in every run. As a
                 nested graph, its runs are told to the listeners of the graph around it.
+            schedule: ``"superstep"``: a step begins when the one before has ended. ``"dataflow"``: a node whose input can't change
+                any more runs ahead, if it says what it reads (a schema of its own) and writes (``writes=``); the state after
+                every step is the same. See `check` for what waits, and why.
             on_listener_error: What a listener's exception means: ``"warn"`` in the log, ``"ignore"``, or ``"raise"``, which
                 ends the run.
 
@@ -541,31 +512,8 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             durability=durability,
             listeners=listeners,
             on_listener_error=on_listener_error,
+            schedule=schedule,
         )
-
-
-def command_targets(action: Any) -> tuple[str, ...]:
-    """The destinations in a return annotation ``Command[Literal["a", "b"]]``, also inside a union."""
-    found: list[str] = []
-
-    def walk(hint: Any) -> None:
-        if get_origin(hint) is Command:
-            found.extend(_literals(get_args(hint)[0]))
-        else:
-            for argument in get_args(hint):
-                walk(argument)
-
-    walk(return_hint(action))
-    return tuple(found)
-
-
-def _literals(hint: Any) -> list[Any]:
-    if get_origin(hint) is Literal:
-        return list(get_args(hint))
-    found: list[Any] = []
-    for argument in get_args(hint):
-        found += _literals(argument)
-    return found
 
 
 def _is_graph(action: Any) -> bool:

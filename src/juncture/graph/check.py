@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from juncture.errors import GraphBuildError, GraphCheckWarning
 from juncture.graph.assemble import assemble
+from juncture.graph.check_barriers import barriers
 from juncture.graph.check_findings import Finding, Report
 from juncture.graph.check_hints import closed_loops, dead_ends, sent_collisions, side_by_side
 from juncture.graph.check_keys import collisions, unknown_keys, unused_keys
@@ -43,6 +44,7 @@ def check_builder(graph: StateGraph[Any, Any, Any, Any]) -> Report:
                 interrupt_before=frozenset(),
                 interrupt_after=frozenset(),
                 debug=False,
+                dataflow=False,
             )
     except GraphBuildError as error:
         return Report([_refused(error)])
@@ -61,6 +63,7 @@ def every_finding(graph: Outline) -> Report:
         *closed_loops(graph, found, reader, looped),
         *side_by_side(graph, found, reader),
         *sent_collisions(graph, found, reader),
+        *barriers(graph),
     ]
     return _sorted([*_loud(graph, [*certain, *notes]), *_nested(graph)])
 

@@ -21,6 +21,7 @@ from juncture.errors import GraphBuildError
 Severity: TypeAlias = Literal["error", "warning", "note"]
 
 CODES: Final[Mapping[str, str]] = {
+    "barrier": "in data-flow mode, a node waits for the whole step before it, or others wait for it",
     "cannot-compile": "a schema, reducer, function or option can't be used",
     "concurrent-writes": "nodes of one superstep write a key that takes one write a step",
     "dead-end": "a branch ends at a node without saying so",

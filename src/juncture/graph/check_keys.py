@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from juncture.engine.tables import LAST, Key, Tables
-from juncture.graph.builder import NodeSpec, StateGraph
+from juncture.graph.builder import StateGraph
 from juncture.graph.check_code import Shown
 from juncture.graph.check_findings import Finding
 from juncture.graph.check_routes import near
@@ -20,6 +20,7 @@ from juncture.graph.check_structure import Structure, names_of
 from juncture.graph.compiled import CompiledGraph
 from juncture.graph.outline import Outline, Reader
 from juncture.graph.schema import Schema, asks_for_overall_state, schema_from_callable
+from juncture.graph.specs import NodeSpec
 from juncture.types import MISSING, START
 
 

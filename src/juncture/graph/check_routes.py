@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
-from juncture.graph.builder import BranchSpec, NodeSpec
 from juncture.graph.check_findings import Finding
 from juncture.graph.outline import Outline, Reader, declared_targets
+from juncture.graph.specs import BranchSpec, NodeSpec
 from juncture.types import END, START
 
 

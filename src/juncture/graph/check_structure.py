@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from juncture.graph.builder import JoinSpec, StateGraph
+from juncture.graph.builder import StateGraph
 from juncture.graph.check_calls import actions_of, graphs_of, may_ask
 from juncture.graph.check_findings import Finding, Severity
 from juncture.graph.check_loops import components
 from juncture.graph.compiled import CompiledGraph
 from juncture.graph.outline import Outline, Reader, Ways, choices, ways_of
+from juncture.graph.specs import JoinSpec
 from juncture.types import END, START
 
 

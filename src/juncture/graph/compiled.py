@@ -58,6 +58,7 @@ class CompiledGraph(ThreadAccess, Drawable, Generic[StateT, ContextT, InputT, Ou
         durability: Durability = "sync",
         listeners: Sequence[Listener | Callable[[Event], Any]] = (),
         on_listener_error: OnListenerError = "warn",
+        schedule: Literal["superstep", "dataflow"] = "superstep",
     ) -> None:
         """See `StateGraph.compile`."""
         validate(builder, interrupt_before, interrupt_after)
@@ -78,6 +79,7 @@ class CompiledGraph(ThreadAccess, Drawable, Generic[StateT, ContextT, InputT, Ou
             interrupt_before=frozenset(interrupt_before or ()) if interrupt_before != "*" else frozenset("*"),
             interrupt_after=frozenset(interrupt_after or ()) if interrupt_after != "*" else frozenset("*"),
             debug=debug,
+            dataflow=chosen("schedule", schedule) == "dataflow",
         )
         self.context_schema = builder.context_schema
         self.input: Schema = builder.schema(builder.input_schema)

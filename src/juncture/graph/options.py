@@ -18,7 +18,11 @@ from juncture.types import ContextT, StreamMode, StreamPart
 
 Names: TypeAlias = Sequence[str] | Literal["*"]
 _C = TypeVar("_C")
-_CHOICES: Final = {"durability": ("sync", "async", "exit"), "on_busy": ("raise", "wait")}
+_CHOICES: Final = {
+    "durability": ("sync", "async", "exit"),
+    "on_busy": ("raise", "wait"),
+    "schedule": ("superstep", "dataflow"),
+}
 
 
 class RunOptions(TypedDict, Generic[ContextT], total=False):

@@ -12,11 +12,12 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, get_origin
 
 from juncture.engine.tables import Tables
-from juncture.graph.builder import BranchSpec, JoinSpec, NodeSpec, StateGraph, command_targets
+from juncture.graph.builder import StateGraph
 from juncture.graph.check_code import Shown, read
 from juncture.graph.check_source import function_of, texts_of
 from juncture.graph.inject import return_hint
 from juncture.graph.schema import Schema
+from juncture.graph.specs import BranchSpec, JoinSpec, NodeSpec, command_targets
 from juncture.types import END, START, Command
 
 if TYPE_CHECKING:

@@ -10,12 +10,13 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from juncture.errors import GraphBuildError
-from juncture.graph.builder import command_targets
 from juncture.graph.check_findings import Finding
+from juncture.graph.specs import command_targets
 from juncture.types import END, START, Command
 
 if TYPE_CHECKING:
-    from juncture.graph.builder import BranchSpec, StateGraph
+    from juncture.graph.builder import StateGraph
+    from juncture.graph.specs import BranchSpec
 
 
 def validate(

@@ -10,7 +10,7 @@ import pytest
 from juncture import StateGraph
 from juncture.channels import Append
 from juncture.errors import GraphBuildError
-from juncture.graph.builder import command_targets
+from juncture.graph.specs import command_targets
 from juncture.types import END, START, Command, RetryPolicy
 from tests.faulty import faulty
 

@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from juncture.graph.builder import BranchSpec, NodeSpec, StateGraph
+from juncture.graph.builder import StateGraph
 from juncture.graph.check_calls import graphs_of, may_route
 from juncture.graph.compiled import CompiledGraph
 from juncture.graph.drawing.drawn import DrawnEdge, DrawnGraph, DrawnNode, EdgeKind, merged
@@ -26,6 +26,7 @@ from juncture.graph.outline import (
     fallback_ways,
     outline,
 )
+from juncture.graph.specs import BranchSpec, NodeSpec
 from juncture.types import END, START
 
 if TYPE_CHECKING:
