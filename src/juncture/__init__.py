@@ -13,7 +13,7 @@ from juncture.channels import (
     add_messages,
 )
 from juncture.drivers.calls import CallFuture
-from juncture.drivers.context import get_config, get_runtime, get_stream_writer, interrupt
+from juncture.drivers.context import get_config, get_runtime, get_store, get_stream_writer, interrupt
 from juncture.drivers.once import aonce, once
 from juncture.drivers.place import failure
 from juncture.engine.chunks import Chunk, DiscardedChunks, Stream
@@ -31,6 +31,7 @@ from juncture.errors import (
     HeadMovedError,
     InDoubtError,
     InterruptError,
+    InvalidNamespaceError,
     InvalidUpdateError,
     JunctureError,
     LeaseLostError,
@@ -45,6 +46,8 @@ from juncture.errors import (
     SaverUnavailableError,
     SerializationError,
     StateMutationError,
+    StoreError,
+    StoreUnavailableError,
     StuckJoinError,
     ThreadBusyError,
     ThreadNotFoundError,
@@ -114,6 +117,7 @@ __all__ = [
     "InMemorySaver",
     "Interrupt",
     "InterruptError",
+    "InvalidNamespaceError",
     "InvalidUpdateError",
     "IsLastStep",
     "JunctureError",
@@ -151,6 +155,8 @@ __all__ = [
     "StateMutationError",
     "StateSnapshot",
     "StateUpdate",
+    "StoreError",
+    "StoreUnavailableError",
     "Stream",
     "StreamPart",
     "StuckJoinError",
@@ -164,6 +170,7 @@ __all__ = [
     "failure",
     "get_config",
     "get_runtime",
+    "get_store",
     "get_stream_writer",
     "interrupt",
     "once",

@@ -34,6 +34,9 @@ they get a note and the attribute ``__juncture__`` (read it with `failure`).
     │   ├── CheckpointNotFoundError            the thread has no checkpoint of that id
     │   └── SerializationError (also TypeError)     a value can't be stored exactly, or not be read back
     │       └── DecryptionError                what was stored can't be decrypted, or isn't what it says
+    ├── StoreError                             long-term memory and where it is kept
+    │   └── StoreUnavailableError              the place can't be used now
+    ├── InvalidNamespaceError (also ValueError)     what isn't a namespace of a store
     └── InternalError                          a fault of Juncture itself; please report it
 
     Signal (BaseException)                     control flow that user code can't swallow with ``except Exception``
@@ -249,6 +252,18 @@ class SerializationError(SaverError, TypeError):
 
 class DecryptionError(SerializationError):
     """What was stored isn't encrypted, was changed or moved, or needs a key that isn't there. Nothing of it was used."""
+
+
+class StoreError(JunctureError):
+    """Long-term memory can't be used, or what it was to index wasn't embedded as it should be."""
+
+
+class StoreUnavailableError(StoreError):
+    """The place where items are kept can't be used now. Nothing was stored by this call, unless the message says so."""
+
+
+class InvalidNamespaceError(JunctureError, ValueError):
+    """What was given isn't a namespace of a store: a tuple of non-empty strings. Nothing was done."""
 
 
 class InternalError(JunctureError):

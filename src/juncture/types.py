@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, NamedTuple, Protocol, TypeAlias
 
 from typing_extensions import TypeVar
 
 from juncture.steering import RunControl
+
+if TYPE_CHECKING:
+    from juncture.store.base import Store
 
 START: Final = "__start__"
 """The virtual node before the first: edges from it lead to where a run begins."""
@@ -337,9 +340,11 @@ class Runtime(Generic[ContextT]):
     heartbeat: Callable[[], None] = _no_heartbeat
     """Says that the node is alive, where its `TimeoutPolicy` has an `idle_timeout`; from any thread. Raises `Cancelled`, which
     is no `Exception`, once the run was stopped or the try has timed out, so that work in a loop ends there."""
-
     control: RunControl | None = None
     """What steers the run from outside, if its caller gave anything."""
+    store: Store | None = None
+    """Long-term memory: the graph's store, or that of the graph around it; None if there is none. For as long as the
+    node runs: afterwards, and once its run was stopped, its calls raise."""
 
     @property
     def drain_requested(self) -> bool:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from juncture.drivers.calls import CallFuture
     from juncture.drivers.run import Program
     from juncture.engine.effects import Early
+    from juncture.store.base import Store
 
 
 class TaskContext:
@@ -50,6 +51,7 @@ class TaskContext:
     _waits = 0
     _lock: Lock | None = None
     _runtime: Runtime[Any] | None = None
+    _store: Store | None = None
 
     def __init__(self, program: Program, task: Task) -> None:
         """The try begins now."""
@@ -70,7 +72,11 @@ class TaskContext:
             return self.config
         if what == "error":
             return self.task.failure
-        return self.writer
+        if what == "writer":
+            return self.writer
+        if what == "store" and self.store is None:
+            raise no_store(f"node {self.task.node.name!r} asks for store")
+        return self.store
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -94,8 +100,18 @@ class TaskContext:
                 self.config,
                 self.heartbeat,
                 shared.control,
+                self.store,
             )
         return self._runtime
+
+    @property
+    def store(self) -> Store | None:
+        """The store of its graph, or of the next one around it that has one, for as long as the try may use it."""
+        if self._store is None and (store := self.program.store) is not None:
+            from juncture.drivers.store import NodeStore
+
+            self._store = NodeStore(store, self.check_running)
+        return self._store
 
     def heartbeat(self) -> None:
         """A sign of life."""
@@ -349,3 +365,23 @@ def get_runtime() -> Runtime[Any]:
         ConfigError: Called outside of a node.
     """
     return current().runtime
+
+
+def get_store() -> Store:
+    """Long-term memory: the store of the running node's graph, or of the graph around it.
+
+    Raises:
+        ConfigError: Called outside of a node, or there is no store.
+    """
+    store = current().store
+    if store is None:
+        raise no_store("get_store() was called")
+    return store
+
+
+def no_store(what: str) -> ConfigError:
+    """The error of code that needs a store where there is none."""
+    return ConfigError(
+        f'{what}, and the graph has no store. Compile it with one, for example compile(store="sqlite:memory.db"), or give '
+        "the parameter the default None"
+    )

@@ -25,6 +25,7 @@ from juncture.types import StreamMode, StreamWriter
 if TYPE_CHECKING:
     from juncture.drivers.base import Driver
     from juncture.drivers.context import TaskContext
+    from juncture.store.base import Store
 
 
 Part: TypeAlias = tuple[tuple[str, ...], StreamMode, str | None, Any, int, int | None]
@@ -52,6 +53,8 @@ class Shared:
     """How many calls of graphs this one is nested in."""
     base: int = 0
     """How many levels of a namespace belong to the calls that this one is nested in, and aren't shown."""
+    store: Store | None = None
+    """Long-term memory for graphs that have none of their own."""
     answers: dict[str, Any] = field(default_factory=dict[str, Any])
     control: RunControl | None = None
     """What steers the run from outside."""
@@ -137,6 +140,16 @@ class Program:
         """How many of its tasks were started and not heard of."""
         self.live: dict[Task, Any] | None = None
         """Its tasks that run outside the driver's thread or task, and how to cancel each."""
+
+    @property
+    def store(self) -> Store | None:
+        """Long-term memory: its own, or that of the next graph around it that has one."""
+        program: Program | None = self
+        while program is not None:
+            if program.tables.store is not None:
+                return program.tables.store
+            program = program.parent
+        return self.shared.store
 
     @property
     def saving(self) -> bool:

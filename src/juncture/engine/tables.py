@@ -206,3 +206,5 @@ class Tables:
     """Tasks may run ahead of their step."""
     declares: bool = False
     """Some node declares what it writes."""
+    store: Any = None
+    """What its nodes are given as long-term memory, if not that of the graph around it. Only handed on."""

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from juncture.graph.compiled import CompiledGraph
     from juncture.savers.base import Saver
+    from juncture.store.base import Store
 
 
 class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
@@ -472,6 +473,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         listeners: Sequence[Listener | Callable[[Event], Any]] = (),
         on_listener_error: OnListenerError = "warn",
         schedule: Schedule = "superstep",
+        store: Store | str | None = None,
     ) -> CompiledGraph[StateT, ContextT, InputT, OutputT]:
         """The graph, checked and ready to run.
 
@@ -493,6 +495,8 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                 every step is the same. See `check` for what waits, and why.
             on_listener_error: What a listener's exception means: ``"warn"`` in the log, ``"ignore"``, or ``"raise"``, which
                 ends the run.
+            store: Long-term memory for its nodes: a store, or the URL of one (`open_store`), which is closed with the graph.
+                None: none, or, as a nested graph, that of the graph around it.
 
         Warns:
             GraphCheckWarning: It can be run, and has a fault that is certain; see `check`. Not with ``strict=False``.
@@ -513,6 +517,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             listeners=listeners,
             on_listener_error=on_listener_error,
             schedule=schedule,
+            store=store,
         )
 
 

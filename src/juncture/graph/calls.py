@@ -369,6 +369,7 @@ class Call:
             subgraphs=subgraphs,
             digest=self.graph.codec.encode,
             base=outer.program.shared.base if relays and outer is not None else len(self.namespace),
+            store=outer.program.store if outer is not None else None,
             level=outer.program.shared.level + 1 if outer is not None else 0,
             answers=outer.program.driver.answers_for(outer.task) if outer is not None and self.nested else {},
             observer=self.observer,

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from juncture.graph.outline import Outline
     from juncture.graph.schema import Schema
     from juncture.savers.base import Saver
+    from juncture.store.base import Store
 
 Version = Literal["v1", "parts"]
 
@@ -59,6 +60,7 @@ class CompiledGraph(ThreadAccess, Drawable, Generic[StateT, ContextT, InputT, Ou
         listeners: Sequence[Listener | Callable[[Event], Any]] = (),
         on_listener_error: OnListenerError = "warn",
         schedule: Literal["superstep", "dataflow"] = "superstep",
+        store: Store | str | None = None,
     ) -> None:
         """See `StateGraph.compile`."""
         validate(builder, interrupt_before, interrupt_after)
@@ -81,6 +83,8 @@ class CompiledGraph(ThreadAccess, Drawable, Generic[StateT, ContextT, InputT, Ou
             debug=debug,
             dataflow=chosen("schedule", schedule) == "dataflow",
         )
+        self.store, self._owns_store = _open_store(store)
+        self.tables.store = self.store
         self.context_schema = builder.context_schema
         self.input: Schema = builder.schema(builder.input_schema)
         self.output: Schema = builder.schema(builder.output_schema)
@@ -404,8 +408,10 @@ class CompiledGraph(ThreadAccess, Drawable, Generic[StateT, ContextT, InputT, Ou
     # ---- what it owns
 
     def close(self) -> None:
-        """Stops the event loops that it started, and closes the saver that it opened from a URL."""
+        """Stops the event loops that it started, and closes the saver and the store that it opened from URLs."""
         self.loops.close()
+        if self._owns_store and self.store is not None:
+            self.store.close()
         if self._owns_saver and self.checkpointer is not None:
             self.checkpointer.close()
 
@@ -452,6 +458,20 @@ def _open(checkpointer: Saver | str | bool | None) -> tuple[Saver | None, bool]:
         return checkpointer, False
     raise GraphBuildError(
         f'Invalid checkpointer provided: {checkpointer!r}. Give a saver, the URL of one ("memory:"), None, or False'
+    )
+
+
+def _open_store(store: Store | str | None) -> tuple[Store | None, bool]:
+    if store is None:
+        return None, False
+    from juncture.store import Store, open_store
+
+    if isinstance(store, str):
+        return open_store(store), True
+    if isinstance(store, Store):
+        return store, False
+    raise GraphBuildError(
+        f'store is a juncture.store.Store, the URL of one ("sqlite:memory.db"), or None, not {store!r}'
     )
 
 

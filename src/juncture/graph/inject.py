@@ -10,7 +10,12 @@ from typing import Any, Final, cast, get_type_hints
 from juncture.engine import tables
 from juncture.errors import GraphBuildError
 
-INJECTABLE: Final[dict[str, str]] = {"runtime": "runtime", "config": "config", "writer": "writer"}
+INJECTABLE: Final[dict[str, str]] = {
+    "runtime": "runtime",
+    "config": "config",
+    "writer": "writer",
+    "store": "store",
+}
 """Parameter name -> what it is filled with. Matched by name, whatever the annotation."""
 
 
@@ -40,6 +45,8 @@ def injected(function: Callable[..., Any], owner: str, *, handles: bool = False)
             taken = True
         elif parameter.kind is not parameter.POSITIONAL_ONLY and parameter.name in known:
             plan[parameter.name] = known[parameter.name]
+            if parameter.name == "store" and _takes_none(parameter):
+                plan[parameter.name] = "store, if any"
         elif parameter.default is parameter.empty:
             raise GraphBuildError(
                 f"{owner} has a parameter {parameter.name!r} that nothing fills. Besides its input, a function may ask for "
@@ -49,6 +56,12 @@ def injected(function: Callable[..., Any], owner: str, *, handles: bool = False)
     if not taken:
         raise GraphBuildError(f"{owner} takes no positional argument, so its input can't be given to it")
     return plan
+
+
+def _takes_none(parameter: inspect.Parameter) -> bool:
+    """Whether a parameter can be None: by its default, or by its annotation, which may be a text."""
+    hint = parameter.annotation
+    return parameter.default is None or "None" in str(hint) or "Optional" in str(hint)
 
 
 def _bound(function: Any) -> set[str]:

@@ -411,7 +411,7 @@ class StateView(OverAllState):
     @property
     def store(self) -> Any:
         """See `OverAllState.store`."""
-        return None if self._task is None else getattr(self._task.runtime, "store", None)
+        return None if self._task is None else self._task.store
 
     def register(self, key: str, strategy: Strategy) -> NoReturn:
         """Raises `TypeError`: the run has its strategies."""

@@ -1,4 +1,4 @@
-"""Savers by URL: which scheme opens which, with which options.
+"""Savers by URL: which scheme opens which, with which options. Stores are opened by the same rules (`opened`).
 
 Nothing of a saver is imported before it is asked for, and no message shows what stands after the scheme of a URL with
 a server in it: there may be a password.
@@ -6,18 +6,18 @@ a server in it: there may be a password.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from juncture.errors import GraphBuildError
 from juncture.savers.base import Saver
-from juncture.savers.memory import InMemorySaver
 
 _Read: TypeAlias = Callable[[str], Any]
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """Reads an option that is a number."""
     return float(text)
 
 
@@ -25,7 +25,8 @@ def _seconds_or_never(text: str) -> float | None:
     return None if text.lower() == "never" else float(text)
 
 
-def _yes_or_no(text: str) -> bool:
+def yes_or_no(text: str) -> bool:
+    """Reads an option that is a truth value."""
     return {"yes": True, "no": False}[text.lower()]
 
 
@@ -33,9 +34,9 @@ ON_DISK: dict[str, tuple[str, str, dict[str, _Read]]] = {
     "sqlite": (
         "juncture.savers.sqlite",
         "SqliteSaver",
-        {"synchronous": str.upper, "timeout": _seconds, "lease_ttl": _seconds_or_never},
+        {"synchronous": str.upper, "timeout": seconds, "lease_ttl": _seconds_or_never},
     ),
-    "file": ("juncture.savers.file", "FileSaver", {"fsync": _yes_or_no, "lease_ttl": _seconds_or_never}),
+    "file": ("juncture.savers.file", "FileSaver", {"fsync": yes_or_no, "lease_ttl": _seconds_or_never}),
 }
 """Schemes with a path: module, class, options."""
 ON_SERVER: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
@@ -44,7 +45,31 @@ ON_SERVER: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
 }
 """Schemes whose URL goes to the saver as it is: module, class, extra, the packages that it installs."""
 ALIASES = {"postgres": "postgresql", "rediss": "redis", "unix": "redis"}
-KNOWN = "'memory:', 'sqlite:PATH', 'postgresql://…', 'redis://…', 'file:FOLDER'"
+
+
+class Schemes(NamedTuple):
+    """What URLs of one kind open."""
+
+    what: str
+    """The kind, for messages."""
+    memory: tuple[str, str]
+    """For ``memory:``, module and class."""
+    on_disk: Mapping[str, tuple[str, str, dict[str, _Read]]]
+    on_server: Mapping[str, tuple[str, str, str, tuple[str, ...]]]
+
+    @property
+    def known(self) -> str:
+        """Every scheme, with what follows it, for messages."""
+        shapes = {"sqlite": "sqlite:PATH", "file": "file:FOLDER"}
+        known = [
+            "memory:",
+            *(shapes[name] for name in self.on_disk),
+            *(f"{name}://…" for name in self.on_server),
+        ]
+        return ", ".join(map(repr, known))
+
+
+SAVERS = Schemes("saver", ("juncture.savers.memory", "InMemorySaver"), ON_DISK, ON_SERVER)
 
 
 def open_saver(url: str) -> Saver:
@@ -64,26 +89,36 @@ def open_saver(url: str) -> Saver:
             opened.
         ConfigError: The saver can't take the URL.
     """
+    return opened(SAVERS, url)
+
+
+def opened(schemes: Schemes, url: str, **options: Any) -> Any:
+    """What a URL names among these schemes, made with further options; raises as `open_saver`."""
     scheme, colon, rest = url.partition(":")
     if not colon:
-        raise GraphBuildError(f"a saver's URL starts with its scheme and a colon. Known: {KNOWN}.")
+        raise GraphBuildError(
+            f"a {schemes.what}'s URL starts with its scheme and a colon. Known: {schemes.known}."
+        )
     if scheme == "memory":
         if rest:
-            raise GraphBuildError("'memory:' takes nothing after the colon: a saver in memory has no name.")
-        return InMemorySaver()
-    if scheme in ON_DISK:
-        return _on_disk(scheme, rest)
-    if ALIASES.get(scheme, scheme) in ON_SERVER:
-        return _on_server(scheme, url)
+            raise GraphBuildError(
+                f"'memory:' takes nothing after the colon: a {schemes.what} in memory has no name."
+            )
+        module, name = schemes.memory
+        return getattr(import_module(module), name)(**options)
+    if scheme in schemes.on_disk:
+        return _on_disk(schemes, scheme, rest, options)
+    if ALIASES.get(scheme, scheme) in schemes.on_server:
+        return _on_server(schemes, scheme, url, options)
     raise GraphBuildError(
-        f"no saver for the scheme {scheme + ':'!r}. Known: {KNOWN}. Or pass a saver object."
+        f"no {schemes.what} for the scheme {scheme + ':'!r}. Known: {schemes.known}. Or pass a {schemes.what} object."
     )
 
 
-def _on_disk(scheme: str, rest: str) -> Saver:
+def _on_disk(schemes: Schemes, scheme: str, rest: str, options: dict[str, Any]) -> Any:
     from urllib.parse import parse_qsl, unquote
 
-    module, name, known = ON_DISK[scheme]
+    module, name, known = schemes.on_disk[scheme]
     path, _, query = rest.partition("?")
     if path.startswith("//"):
         raise GraphBuildError(
@@ -92,7 +127,6 @@ def _on_disk(scheme: str, rest: str) -> Saver:
         )
     if not path:
         raise GraphBuildError(f"{scheme + ':'!r} needs a path, as in '{scheme}:runs'.")
-    options: dict[str, Any] = {}
     for option, text in parse_qsl(query, keep_blank_values=True):
         if option not in known:
             raise GraphBuildError(
@@ -105,10 +139,10 @@ def _on_disk(scheme: str, rest: str) -> Saver:
     return getattr(import_module(module), name)(unquote(path), **options)
 
 
-def _on_server(scheme: str, url: str) -> Saver:
+def _on_server(schemes: Schemes, scheme: str, url: str, options: dict[str, Any]) -> Any:
     from importlib.util import find_spec
 
-    module, name, extra, packages = ON_SERVER[ALIASES.get(scheme, scheme)]
+    module, name, extra, packages = schemes.on_server[ALIASES.get(scheme, scheme)]
     missing = [package for package in packages if find_spec(package) is None]
     if missing:
         raise GraphBuildError(
@@ -116,4 +150,4 @@ def _on_server(scheme: str, url: str) -> Saver:
         )
     if not url.startswith(f"{scheme}://"):
         raise GraphBuildError(f"a URL of {scheme + ':'!r} goes on with two slashes and where the server is.")
-    return getattr(import_module(module), name)(url)
+    return getattr(import_module(module), name)(url, **options)

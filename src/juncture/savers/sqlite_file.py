@@ -34,7 +34,7 @@ Run: TypeAlias = Callable[..., sqlite3.Cursor]
 """`sqlite3.Connection.execute`."""
 
 APPLICATION = 0x4A554E43
-"""What ``application_id`` says in our files: the letters JUNC."""
+"""What ``application_id`` says in our files of checkpoints: the letters JUNC."""
 OLDEST = (3, 35, 0)
 """The version of SQLite that brought ``RETURNING``."""
 BUSY_PAUSE = 0.01
@@ -49,6 +49,8 @@ class Database:
         schema: Scripts of statements; the nth brings a file of version n - 1 to version n.
         synchronous: Whether a commit waits for the disk.
         timeout: Seconds to wait for other processes that write to the file.
+        application: What ``application_id`` says in the file, so that none is taken for another's.
+        owner: Whose it is, for messages.
     """
 
     def __init__(
@@ -58,11 +60,15 @@ class Database:
         *,
         synchronous: Synchronous,
         timeout: float,
+        application: int = APPLICATION,
+        owner: str = "saver",
     ) -> None:
         self.path = path
         self.synchronous: Synchronous = synchronous
         self.timeout = timeout
         self._schema = schema
+        self._application = application
+        self._owner = owner
         self._lock = threading.Lock()
         # How long it waits is up to a connection, so there is one for each of the ways that are used.
         self._open: dict[_Way, sqlite3.Connection] = {}
@@ -157,7 +163,7 @@ class Database:
 
     def _connect(self, way: _Way) -> sqlite3.Connection:
         if self._closed:
-            raise SaverError(f"this saver was closed. Open a new one for {self.path}.")
+            raise SaverError(f"this {self._owner} was closed. Open a new one for {self.path}.")
         if sqlite3.sqlite_version_info < OLDEST:
             raise SaverError(
                 f"this Python has SQLite {sqlite3.sqlite_version}; {'.'.join(map(str, OLDEST))} or later is needed."
@@ -193,7 +199,7 @@ class Database:
             pass  # told below, like a file that was replaced
         raise SaverUnavailableError(
             f"{self.path} was moved, deleted or replaced while it was open: what is written now would be lost. Nothing "
-            "was saved. Put it back, or close this saver and open it anew."
+            f"was saved. Put it back, or close this {self._owner} and open it anew."
         )
 
     def _bring_up_to_date(self, connection: sqlite3.Connection, timeout: float) -> None:
@@ -207,7 +213,7 @@ class Database:
                     run("ROLLBACK")
                 raise
             run("COMMIT")
-        elif run("PRAGMA application_id").fetchone()[0] != APPLICATION:
+        elif run("PRAGMA application_id").fetchone()[0] != self._application:
             self._refuse()
         # SQLite doesn't wait here for another process that does the same.
         give_up = time.monotonic() + timeout
@@ -221,7 +227,7 @@ class Database:
                 time.sleep(BUSY_PAUSE)
             else:
                 raise SaverUnavailableError(
-                    f"{self.path} can't have a write-ahead log, which this saver needs: is it on a network file "
+                    f"{self.path} can't have a write-ahead log, which this {self._owner} needs: is it on a network file "
                     "system? Put it on a local disk."
                 )
 
@@ -230,8 +236,8 @@ class Database:
         if version == 0:
             if run("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 self._refuse()
-            run(f"PRAGMA application_id = {APPLICATION}")
-        elif run("PRAGMA application_id").fetchone()[0] != APPLICATION:
+            run(f"PRAGMA application_id = {self._application}")
+        elif run("PRAGMA application_id").fetchone()[0] != self._application:
             self._refuse()
         if version > len(self._schema):
             raise SaverError(
@@ -245,8 +251,8 @@ class Database:
 
     def _refuse(self) -> NoReturn:
         raise SaverError(
-            f"{self.path} is a database of another program, or of a saver that isn't Juncture's. It was not changed. "
-            "Give checkpoints a file of their own."
+            f"{self.path} is a database of another program, or of something else than a {self._owner} of Juncture. It was "
+            f"not changed. Give this {self._owner} a file of its own."
         )
 
     # ---- failing
