@@ -335,6 +335,17 @@ def test_delete_removes_a_thread(done: Juncture):
     assert [each["thread_id"] for each in done("threads", "kept.py:graph", *AT).lines] == ["u"]
 
 
+def test_archive_keeps_a_thread_under_another_id(done: Juncture):
+    before = ids(done)
+    archived = done("archive", "kept.py:graph", *T)
+    assert (archived.code, archived.err) == (0, "")
+    kept = archived.last["thread_id"]
+    assert archived.last == {"thread_id": kept, "from": {"thread_id": "t"}}
+    assert kept.startswith("t@")
+    assert ids(done, "--thread", kept, *AT) == before
+    assert [each["thread_id"] for each in done("threads", "kept.py:graph", *AT).lines] == [kept]
+
+
 # ── what goes wrong ──────────────────────────────────────────────────────────────────────────────────────────
 
 COMMANDS: dict[str, list[str]] = {
@@ -344,6 +355,7 @@ COMMANDS: dict[str, list[str]] = {
     "fork": ["--to", "new"],
     "resume": [],
     "prune": ["--keep", "1", "--yes"],
+    "archive": [],
     "delete": ["--yes"],
 }
 """Those that name a thread, with what else they need."""
@@ -372,7 +384,7 @@ def test_an_unknown_checkpoint_and_one_of_another_thread(command: str, done: Jun
         )
 
 
-@pytest.mark.parametrize("command", ["fork", "prune", "delete", "resume"])
+@pytest.mark.parametrize("command", ["fork", "prune", "archive", "delete", "resume"])
 def test_a_thread_that_is_in_use(command: str, paused: Juncture):
     options = {"fork": ["--checkpoint", ids(paused)[0]], "resume": ["--answer", "send=true"]}
     with closing(SqliteSaver("runs.db")) as saver:

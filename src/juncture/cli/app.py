@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from juncture.cli.archive import archive
 from juncture.cli.check import check
 from juncture.cli.delete import delete
 from juncture.cli.diff import diff
@@ -26,7 +27,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # what goes wrong is `reporting`'s
     rich_markup_mode=None,  # help and usage errors are plain text, the same in a pipe
 )
-for command in (run, resume, check, draw, threads, history, show, diff, fork, prune, delete, recover):
+for command in (
+    run,
+    resume,
+    check,
+    draw,
+    threads,
+    history,
+    show,
+    diff,
+    fork,
+    prune,
+    archive,
+    delete,
+    recover,
+):
     app.command()(command)
 
 

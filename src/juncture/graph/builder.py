@@ -474,6 +474,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         on_listener_error: OnListenerError = "warn",
         schedule: Schedule = "superstep",
         store: Store | str | None = None,
+        on_finish: Literal["keep", "archive", "delete"] = "keep",
     ) -> CompiledGraph[StateT, ContextT, InputT, OutputT]:
         """The graph, checked and ready to run.
 
@@ -497,6 +498,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                 ends the run.
             store: Long-term memory for its nodes: a store, or the URL of one (`open_store`), which is closed with the graph.
                 None: none, or, as a nested graph, that of the graph around it.
+            on_finish: What becomes of a thread when a run of it is done, unless a call says otherwise; see `RunOptions`.
 
         Warns:
             GraphCheckWarning: It can be run, and has a fault that is certain; see `check`. Not with ``strict=False``.
@@ -518,6 +520,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             on_listener_error=on_listener_error,
             schedule=schedule,
             store=store,
+            on_finish=on_finish,
         )
 
 

@@ -30,11 +30,12 @@ from juncture.errors import (
     Pause,
 )
 from juncture.graph.config import read_config
+from juncture.graph.finishing import finish_of, leaving
 from juncture.graph.given import read_context, read_control, read_output_keys
 from juncture.graph.inside import check_goes_on, enter
 from juncture.graph.listening import atell_end, observer_of, tell_end
 from juncture.graph.namespaces import nested_graph
-from juncture.graph.options import Names, chosen
+from juncture.graph.options import Names, OnFinish, chosen
 from juncture.graph.validate import check_interrupts
 from juncture.observe.listeners import Event, Listener
 from juncture.persistence.asking import aperformed, performed
@@ -78,6 +79,7 @@ class Call:
         on_busy: OnBusy = "raise",
         timings: bool = False,
         control: RunControl | None = None,
+        on_finish: OnFinish | None = None,
         listeners: Sequence[Listener | Callable[[Event], Any]] = (),
         supersteps: Sequence[Sequence[StateUpdate]] | None = None,
         namespace: tuple[str, ...] = (),
@@ -114,13 +116,14 @@ class Call:
         self.single = isinstance(output_keys, str)
         self.output_keys = read_output_keys(graph.tables, output_keys)
         self.context = read_context(graph.context_schema, context, self.outer)
-        self.run_id = self.options.run_id or (
-            self.outer.program.shared.run_id if self.outer else os.urandom(16).hex()
-        )
+        run_id = self.outer.program.shared.run_id if self.outer else os.urandom(16).hex()
+        self.run_id = self.options.run_id or run_id
         self.watch = self._stopwatch() if timings or graph.tables.debug else None
         self.control = read_control(control, self.outer if self.nested else None)
         self.on_busy: OnBusy = chosen("on_busy", on_busy)
         self.log = self._log(chosen("durability", durability or graph.durability), self.on_busy)
+        self.on_finish, self.kept_as = finish_of(self, on_finish)
+        """What becomes of the thread at the end; and in which its checkpoints are now, None if it was deleted."""
         self.before = self._pauses(interrupt_before, graph.tables.interrupt_before)
         self.after = self._pauses(interrupt_after, graph.tables.interrupt_after)
         self.observer = None if supersteps is not None else observer_of(self, listeners)
@@ -381,7 +384,7 @@ class Call:
         """A driver for the caller's thread."""
         shared = self._shared(modes, subgraphs=subgraphs)
         request = self._request(shared, streaming=bool(modes))
-        return SyncDriver(shared, self.tables, request, self.log, self.outer, self.graph.loops)
+        return leaving(self, SyncDriver(shared, self.tables, request, self.log, self.outer, self.graph.loops))
 
     def async_driver(self, modes: Collection[str], *, subgraphs: bool = False) -> AsyncDriver:
         """A driver for the running event loop."""
@@ -389,7 +392,7 @@ class Call:
 
         shared = self._shared(modes, subgraphs=subgraphs)
         request = self._request(shared, streaming=bool(modes))
-        return AsyncDriver(shared, self.tables, request, self.log, self.outer)
+        return leaving(self, AsyncDriver(shared, self.tables, request, self.log, self.outer))
 
     def _slots(self) -> Slots | None:
         limit = self.options.max_concurrency
@@ -544,8 +547,8 @@ class Call:
         if not graph.tables.strict and (asked := [q for q in questions if q.when == "inside"]):
             values["__interrupt__"] = asked
         checkpoint: CheckpointRef | None = None
-        if loop.head is not None and self.log is not None:
-            checkpoint = CheckpointRef(self.thread_id or "", driver.root.namespace, loop.head)
+        if loop.head is not None and self.log is not None and self.kept_as is not None:
+            checkpoint = CheckpointRef(self.kept_as, driver.root.namespace, loop.head)
         return RunResult(
             values,
             status=status,

@@ -18,7 +18,7 @@ from juncture.graph.assemble import assemble
 from juncture.graph.calls import Call
 from juncture.graph.drawing.face import Drawable
 from juncture.graph.inside import enter
-from juncture.graph.options import Names, RunOptions, Shape, chosen, shaper
+from juncture.graph.options import Names, OnFinish, RunOptions, Shape, chosen, shaper
 from juncture.graph.overall_state import OverAllState, check_input
 from juncture.graph.validate import validate
 from juncture.observe.listeners import Event, Listener, OnListenerError, read_listeners, read_on_error
@@ -61,6 +61,7 @@ class CompiledGraph(ThreadAccess, Drawable, Generic[StateT, ContextT, InputT, Ou
         on_listener_error: OnListenerError = "warn",
         schedule: Literal["superstep", "dataflow"] = "superstep",
         store: Store | str | None = None,
+        on_finish: OnFinish = "keep",
     ) -> None:
         """See `StateGraph.compile`."""
         validate(builder, interrupt_before, interrupt_after)
@@ -69,7 +70,13 @@ class CompiledGraph(ThreadAccess, Drawable, Generic[StateT, ContextT, InputT, Ou
         self.durability: Durability = chosen("durability", durability)
         self.listeners = read_listeners(listeners)
         self.on_listener_error: OnListenerError = read_on_error(on_listener_error)
+        self.on_finish: OnFinish = chosen("on_finish", on_finish)
         self.checkpointer, self._owns_saver = _open(checkpointer)
+        if on_finish != "keep" and self.checkpointer is None:
+            raise GraphBuildError(
+                f"on_finish={on_finish!r} needs a saver: a graph without one keeps no threads. Give compile(checkpointer=…) "
+                "one, or leave on_finish out"
+            )
         if (interrupt_before or interrupt_after) and builder.strict and checkpointer is False:
             raise GraphBuildError(
                 "a graph that keeps nothing (checkpointer=False) can't be paused: remove interrupt_…"
@@ -167,7 +174,7 @@ class CompiledGraph(ThreadAccess, Drawable, Generic[StateT, ContextT, InputT, Ou
             output_keys: Restricts the result to these keys; of one key alone, its value is returned.
             stream_mode: If given, the list of that mode's items is returned instead of the result.
             options: `RunOptions`: ``context``, ``thread_id``, ``interrupt_before``, ``interrupt_after``,
-                ``durability``, ``on_busy``.
+                ``durability``, ``on_busy``, ``on_finish``, ``listeners``.
 
         Returns:
             A `RunResult`: the output keys as a dict, with `status`, `interrupts`, `steps` and more as attributes.

@@ -205,15 +205,15 @@ class ThreadPrograms:
 
     def archive(self, thread_id: str) -> Asking[str]:
         """Moves a thread; its new id."""
+        return (yield from upkeep.leased(self.saver, thread_id, lambda lease: self.move(thread_id, lease)))
 
-        def moving(lease: Lease) -> Asking[str]:
-            saved = yield from self.known(Place(thread_id, (), None))
-            kept = yield from self._free_id(f"{thread_id}@{saved.checkpoint_id}")
-            yield from upkeep.copy_thread(self.saver, self.codec, thread_id, kept)
-            yield Ask(self.saver, "delete_thread", (thread_id,), {"lease": lease})
-            return kept
-
-        return (yield from upkeep.leased(self.saver, thread_id, moving))
+    def move(self, thread_id: str, lease: Lease) -> Asking[str]:
+        """Moves a thread whose lease the caller has; its new id."""
+        saved = yield from self.known(Place(thread_id, (), None))
+        kept = yield from self._free_id(f"{thread_id}@{saved.checkpoint_id}")
+        yield from upkeep.copy_thread(self.saver, self.codec, thread_id, kept)
+        yield Ask(self.saver, "delete_thread", (thread_id,), {"lease": lease})
+        return kept
 
     def _free_id(self, wanted: str) -> Asking[str]:
         """A thread id that isn't used. What a copy that was cut short left under one is removed: nobody can have gone on."""

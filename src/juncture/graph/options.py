@@ -16,12 +16,14 @@ from juncture.persistence.threads import Durability, OnBusy
 from juncture.steering import RunControl
 from juncture.types import ContextT, StreamMode, StreamPart
 
+OnFinish: TypeAlias = Literal["keep", "archive", "delete"]
 Names: TypeAlias = Sequence[str] | Literal["*"]
 _C = TypeVar("_C")
 _CHOICES: Final = {
     "durability": ("sync", "async", "exit"),
     "on_busy": ("raise", "wait"),
     "schedule": ("superstep", "dataflow"),
+    "on_finish": ("keep", "archive", "delete"),
 }
 
 
@@ -48,6 +50,9 @@ class RunOptions(TypedDict, Generic[ContextT], total=False):
     """What steers the run from outside: `RunControl.request_drain`, `RunControl.cancel`."""
     on_busy: OnBusy
     """While another run has the thread: ``"raise"`` (the default) `ThreadBusyError`, or ``"wait"``."""
+    on_finish: OnFinish | None
+    """What becomes of the thread when a run of it is done: ``"keep"`` (the default), ``"archive"``, as `archive_thread` does, or
+    ``"delete"``. A run that pauses, is stopped or fails keeps its thread."""
 
 
 @dataclass(slots=True)
@@ -92,4 +97,4 @@ def chosen(name: str, value: _C) -> _C:
     return value
 
 
-__all__ = ["Names", "RunOptions", "Shape", "chosen", "shaper"]
+__all__ = ["Names", "OnFinish", "RunOptions", "Shape", "chosen", "shaper"]

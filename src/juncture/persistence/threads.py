@@ -178,6 +178,8 @@ class ThreadLog:
         self._broken = False
         """Something wasn't saved: what is known of the thread may not be what it holds."""
         self._ended = False
+        self.at_end: Callable[[Lease], Asking[None]] | None = None
+        """Done once everything is saved, just before the thread is given back."""
 
     def take(self, held: leases.Held) -> None:
         """Has the run use a lease that was taken already; it is given back at its end."""
@@ -490,6 +492,8 @@ class ThreadLog:
             root = self._points.get(())
             if root is not None and root.head is not None and self._is_kept(root):
                 recent.put(self.saver, self.thread_id, recent.Recent(root.head, self._codec, root.track))
+            if self.at_end is not None and (lease := self._lease) is not None:
+                yield from self.at_end(lease)
         finally:
             self._ended = True
             self._points.clear()
