@@ -248,6 +248,10 @@ STUCK = """
 """
 
 
+FIRST = "the running step is finished first; Ctrl-C again stops it now"
+"""What the first Ctrl-C is answered with."""
+
+
 def interrupted(child: subprocess.Popen[str], *lines: str) -> tuple[str, str]:
     """Sends Ctrl-C after each of the lines; the rest of both outputs."""
     assert child.stderr is not None
@@ -262,7 +266,7 @@ def test_ctrl_c_stops_a_run_and_keeps_what_was_committed(name: str, start: Start
     write("stuck.py", STUCK)
     os.mkfifo("gate")
     child = start("run", f"stuck.py:{name}", "--input", "{}", "--checkpointer", "memory:", "--thread", "t")
-    out, err = interrupted(child, "working")
+    out, err = interrupted(child, "working", FIRST)
     assert child.returncode == 130
     last = json.loads(out.splitlines()[-1])
     assert (last["status"], last["values"], last["thread_id"]) == ("cancelled", {"done": ["before"]}, "t")
@@ -270,10 +274,32 @@ def test_ctrl_c_stops_a_run_and_keeps_what_was_committed(name: str, start: Start
     assert "Traceback" not in err
 
 
-def test_a_second_ctrl_c_does_not_wait(start: Start, write: Write):
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_the_first_lets_the_running_step_end(sent: signal.Signals, start: Start, write: Write):
+    write(
+        "stuck.py",
+        STUCK.replace(
+            "blocked, waiting, hard = ", "gated = then(node).add_node('end', before)\n    "
+        ).replace("then(node), then(anode), then(stubborn)", "gated.add_edge('node', 'end')"),
+    )
+    os.mkfifo("gate")
+    child = start("run", "stuck.py:gated", "--input", "{}", "--checkpointer", "memory:", "--thread", "t")
+    assert child.stderr is not None
+    assert child.stderr.readline() == "working\n"
+    child.send_signal(sent)
+    assert child.stderr.readline() == f"{FIRST}\n"
+    Path("gate").write_text("go on", encoding="utf-8")
+    out, _ = child.communicate()
+    assert child.returncode == 5
+    last = json.loads(out.splitlines()[-1])
+    assert (last["status"], last["values"]) == ("drained", {"done": ["before"]})
+    assert "end" not in {json.loads(line).get("node") for line in out.splitlines()}
+
+
+def test_one_that_refuses_to_be_cancelled_is_not_waited_for(start: Start, write: Write):
     write("stuck.py", STUCK)
     child = start("run", "stuck.py:hard", "--input", "{}")
-    out, err = interrupted(child, "working", "not yet")
+    out, err = interrupted(child, "working", FIRST, "not yet")
     assert err == "stopped at once\n"
     assert [json.loads(line)["node"] for line in out.splitlines()] == ["before"]
     assert child.returncode == 130
@@ -322,6 +348,8 @@ def test_a_thread_that_another_run_has_is_refused(start: Start, write: Write):
     assert (second.returncode, second.stdout) == (2, "")
     assert "'t'" in second.stderr
     first.send_signal(signal.SIGINT)
+    assert first.stderr.readline() == f"{FIRST}\n"
+    first.send_signal(signal.SIGINT)
     first.communicate()
     assert first.returncode == 130
 
@@ -329,7 +357,7 @@ def test_a_thread_that_another_run_has_is_refused(start: Start, write: Write):
 def test_a_thread_that_ctrl_c_stopped_goes_on(start: Start, write: Write, folder: Path):
     write("kept.py", KEPT)
     stopped = start("run", "kept.py:graph", *SAVED, "--input", "{}")
-    _, err = interrupted(stopped, "working")
+    _, err = interrupted(stopped, "working", FIRST)
     assert stopped.returncode == 130
     assert err.endswith(f"To go on: {GO_ON}\n")
     (folder / "go").touch()

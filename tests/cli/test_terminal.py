@@ -68,6 +68,8 @@ def test_ctrl_c_stops_it(terminal: Start, write: Write):
     shown = terminal("run", "gated.py:graph", "--input", '{"names": ["Ada"]}')
     shown.expect("measuring")
     shown.type("\x03")
+    shown.expect("Ctrl-C again")
+    shown.type("\x03")
     assert shown.ended() == 130
     plain = without_styles(shown.seen)
     assert "cancelled after " in plain

@@ -33,6 +33,7 @@ from juncture.cli.running import Ask, Begun, Display, Ended, follow
 from juncture.cli.typed import Typed
 from juncture.errors import NothingToResumeError
 from juncture.graph.config import read_modes
+from juncture.steering import RunControl
 from juncture.types import Answers, CheckpointRef, Command, Interrupt, RunResult, StateSnapshot, StreamMode
 
 
@@ -108,14 +109,15 @@ def _on_terminal(wanted: _Resume, modes: tuple[StreamMode, ...], *, with_traceba
 
 
 def _run(wanted: _Resume, display: Display) -> Ended:
-    with CtrlC() as ctrl_c:
+    control = RunControl()
+    with CtrlC(control) as ctrl_c:
         try:
-            return asyncio.run(_resume(wanted, display, ctrl_c))
+            return asyncio.run(_resume(wanted, display, ctrl_c, control))
         except asyncio.CancelledError:  # before there was a run that could say how it ended
             raise KeyboardInterrupt from None
 
 
-async def _resume(wanted: _Resume, display: Display, ctrl_c: CtrlC) -> Ended:
+async def _resume(wanted: _Resume, display: Display, ctrl_c: CtrlC, control: RunControl) -> Ended:
     found = find_graph(wanted.graph)
     typed = Typed(found.spec, wanted.checkpointer, wanted.thread_id)
     async with kept_graph(found, typed) as graph:
@@ -132,7 +134,7 @@ async def _resume(wanted: _Resume, display: Display, ctrl_c: CtrlC) -> Ended:
                 return _left_open(graph, state, typed, display)
             answered: Command[Any] = Command(resume=answers)
             given = answered
-        ask = Ask(found, given, wanted.config, wanted.context, wanted.thread_id, wanted.checkpointer)
+        ask = Ask(found, given, wanted.config, wanted.context, wanted.thread_id, wanted.checkpointer, control)
         ctrl_c.cancels_this_task()
         return await follow(graph, ask, display)
 

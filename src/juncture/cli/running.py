@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 from uuid import uuid4
 
@@ -33,6 +33,7 @@ from juncture.graph.compiled import CompiledGraph
 from juncture.graph.config import read_config
 from juncture.graph.options import Shape, shaper
 from juncture.savers import Saver
+from juncture.steering import RunControl
 from juncture.types import START, RunResult, StreamMode, StreamPart
 
 _REFUSALS: Final = (
@@ -57,6 +58,8 @@ class Ask:
     thread_id: str | None = None
     checkpointer: str | None = None
     """The URL of a saver. It goes before the one that a compiled graph has."""
+    control: RunControl = field(default_factory=RunControl)
+    """What Ctrl-C steers the run by."""
 
 
 @dataclass(slots=True)
@@ -110,7 +113,7 @@ def run(ask: Ask, display: Display) -> Ended:
         ConfigError: It couldn't be run. So do other errors of Juncture that come before the first superstep.
         KeyboardInterrupt: Ctrl-C, a second time or before the run had begun.
     """
-    with CtrlC() as ctrl_c:
+    with CtrlC(ask.control) as ctrl_c:
         try:
             return asyncio.run(_run(ask, display, ctrl_c))
         except asyncio.CancelledError:  # before there was a run that could say how it ended
@@ -135,6 +138,7 @@ async def follow(graph: CompiledGraph[Any, Any, Any, Any], ask: Ask, display: Di
         output_keys=None,
         interrupt_before=None,
         interrupt_after=None,
+        control=ask.control,
     )
     shaped = shaper(Shape(list(display.modes), subgraphs=True, version="parts"))
     driver = call.async_driver(display.modes, subgraphs=True)
