@@ -389,8 +389,10 @@ def _check_head(
     run: Run, thread_id: str, namespace: str, known: str | None, lease: Lease | None
 ) -> tuple[int | None, int]:
     """The series and the place of its head, None and 0 where there is none; raises if the caller is behind."""
-    _fence(run, thread_id, lease)
-    series, head, seq = run(sql.WHERE, (thread_id, namespace)).fetchone() or (None, None, 0)
+    found: _Row | None = run(sql.WHERE_AND_LEASE, (thread_id, namespace)).fetchone()
+    series, head, seq, token = found or (None, None, 0, None)
+    if lease is not None and token != lease.token:
+        _fence(run, thread_id, lease)
     if head != known:
         raise head_moved(thread_id, namespace, known, head)
     return series, seq

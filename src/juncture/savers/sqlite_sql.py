@@ -85,6 +85,12 @@ WHERE = """
     SELECT series, checkpoint_id, seq FROM series JOIN checkpoints USING (series)
     WHERE thread_id = ? AND namespace = ? ORDER BY checkpoint_id DESC LIMIT 1
 """
+WHERE_AND_LEASE = """
+    SELECT series, checkpoint_id, seq, (SELECT token FROM leases l WHERE l.thread_id = s.thread_id)
+    FROM series s JOIN checkpoints USING (series)
+    WHERE thread_id = ? AND namespace = ? ORDER BY checkpoint_id DESC LIMIT 1
+"""
+"""As WHERE, with the token of the thread's lease: a statement costs as much as what it finds."""
 BEFORE = f"""
     SELECT {COLUMNS} FROM checkpoints c WHERE series = ? AND checkpoint_id < ? ORDER BY checkpoint_id DESC LIMIT ?
 """
