@@ -1,5 +1,6 @@
 """Juncture: stateful graphs in Python, right, fast and light. The public names."""
 
+from juncture.cache import InMemoryCache
 from juncture.channels import (
     Append,
     IsLastStep,
@@ -67,6 +68,7 @@ from juncture.types import (
     START,
     Answer,
     Answers,
+    CachePolicy,
     CheckpointRef,
     Command,
     ExecutionInfo,
@@ -94,6 +96,7 @@ __all__ = [
     "Answer",
     "Answers",
     "Append",
+    "CachePolicy",
     "CallFuture",
     "Cancelled",
     "CheckpointNotFoundError",
@@ -114,6 +117,7 @@ __all__ = [
     "GraphRecursionError",
     "HeadMovedError",
     "InDoubtError",
+    "InMemoryCache",
     "InMemorySaver",
     "Interrupt",
     "InterruptError",

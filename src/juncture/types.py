@@ -155,6 +155,30 @@ Timeout: TypeAlias = "float | Span | TimeoutPolicy"
 """A time limit: a policy, or the `TimeoutPolicy.run_timeout` alone."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachePolicy:
+    """That results of a node are kept, and used again where it would be called with the same.
+
+    Raises:
+        ValueError: A `ttl` that isn't greater than 0.
+
+    Source:
+        LangGraph 1.2.24, whose default key is a pickle of the input alone.
+    """
+
+    key_func: Callable[..., Any] | None = None
+    """Of the node's input (of a task: of its arguments), what its result depends on. By default all of it. What it returns is
+    encoded exactly, so it may be any value that can be stored."""
+    ttl: float | Span | None = None
+    """How long a result is used: seconds or a `datetime.timedelta`, kept as seconds. None: until it is cleared."""
+    vary_on: Callable[[Runtime[Any]], Any] | None = None
+    """Of the runtime, what else its result depends on: a tenant, say. By default the whole context, and what the call's
+    config has under ``configurable`` besides the thread."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ttl", _seconds("ttl", self.ttl))
+
+
 def timeout_policy(given: Timeout | None) -> TimeoutPolicy | None:
     """A time limit as a policy; None where nothing is limited.
 

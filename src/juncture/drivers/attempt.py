@@ -18,6 +18,7 @@ from contextvars import Context
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from juncture.drivers.caching import memo_of
 from juncture.drivers.context import CURRENT, TaskContext
 from juncture.drivers.mutation import check_unchanged, described
 from juncture.drivers.streams import Draining, chunk_part
@@ -170,6 +171,9 @@ def body(program: Program, task: Task) -> Outcome:
     except Exception as error:  # noqa: BLE001 - an outcome from here on
         return Failed(task, error)
     try:
+        memo = None if node.cache is None else memo_of(this)
+        if memo is not None and (known := memo.recall()) is not None:
+            return known
         call = node.call or program.code(node)
         result = call(this.given, **this.kwargs) if this.kwargs else call(this.given)
         if type(result) is types.CoroutineType:
@@ -182,6 +186,8 @@ def body(program: Program, task: Task) -> Outcome:
         if isinstance(outcome, Draining):
             outcome.drain()
             outcome = this.streamed(result, outcome)
+        elif memo is not None:
+            memo.keep(outcome, result)
         return outcome  # noqa: TRY300 - what it raises is an outcome as well
     except BaseException as error:  # noqa: BLE001 - an outcome from here on; what stops the process is raised again
         return this.raised(error)
@@ -205,6 +211,9 @@ async def body_async(program: Program, task: Task) -> Outcome:
     except Exception as error:  # noqa: BLE001 - an outcome from here on
         return Failed(task, error)
     try:
+        memo = None if node.cache is None else memo_of(this)
+        if memo is not None and (known := await memo.recall_async()) is not None:
+            return known
         call = program.code(node)
         if node.kind == ASYNC:
             result = await (call(this.given, **this.kwargs) if this.kwargs else call(this.given))
@@ -212,23 +221,30 @@ async def body_async(program: Program, task: Task) -> Outcome:
             if isinstance(outcome, Draining):
                 await outcome.drain_async()
                 outcome = this.streamed(result, outcome)
+            elif memo is not None:
+                await memo.keep_async(outcome, result)
             return outcome
-        pieces = _Pieces(this)
-        source = cast("AsyncGenerator[Any, None]", call(this.given, **this.kwargs))
-        async with aclosing(source):
-            async for piece in source:
-                if task.limit is not None:
-                    task.limit.did()
-                for emit in pieces.add(piece):
-                    program.send_part(emit, task)
-                await program.wait_for_room()
-        return pieces.outcome()
+        return await _pieces_async(this, call(this.given, **this.kwargs))
     except BaseException as error:
         if is_cancellation(error) and program.driver.is_cancelled():
             raise
         return this.raised(error)
     finally:
         this.ended = True
+
+
+async def _pieces_async(this: Try, source: AsyncGenerator[Any, None]) -> Outcome:
+    """What an async generator comes to; each of its pieces is shown as it comes."""
+    program, task = this.program, this.task
+    pieces = _Pieces(this)
+    async with aclosing(source):
+        async for piece in source:
+            if task.limit is not None:
+                task.limit.did()
+            for emit in pieces.add(piece):
+                program.send_part(emit, task)
+            await program.wait_for_room()
+    return pieces.outcome()
 
 
 def is_cancellation(error: BaseException) -> bool:

@@ -208,7 +208,7 @@ class TaskContext:
             return f"key\x1f{key}"
         if not self.program.tables.strict:
             return "place"  # lenient: the k-th question of a task gets the k-th answer
-        return blake2b(self.program.shared.digest(value), digest_size=16).hexdigest()
+        return blake2b(self.program.shared.codec.encode(value), digest_size=16).hexdigest()
 
     def _answer(self, asked: str, value: Any, key: str | None) -> tuple[bool, Any]:
         owner = self.task.parent or self.task
@@ -242,7 +242,7 @@ class TaskContext:
     def next_namespace(self, graph: str, given: Any) -> tuple[str, ...]:
         """The namespace of a graph that this try calls by itself: known by name, input and occurrence, as calls are."""
         try:
-            content = blake2b(self.program.shared.digest(admitted(given)), digest_size=4).hexdigest()
+            content = blake2b(self.program.shared.codec.encode(admitted(given)), digest_size=4).hexdigest()
         except SerializationError:
             content = ""  # nothing stable is known of such an input: told apart by order
         name = f"{graph}.{content}"

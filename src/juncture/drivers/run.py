@@ -18,11 +18,13 @@ from juncture.engine.run import Loop
 from juncture.engine.state import Around
 from juncture.engine.tables import Node, Tables
 from juncture.engine.task import Task
+from juncture.persistence.codec import Codec
 from juncture.persistence.threads import ThreadLog
 from juncture.steering import RunControl
 from juncture.types import StreamMode, StreamWriter
 
 if TYPE_CHECKING:
+    from juncture.cache.base import Cache
     from juncture.drivers.base import Driver
     from juncture.drivers.context import TaskContext
     from juncture.store.base import Store
@@ -47,8 +49,8 @@ class Shared:
     """The stream modes that somebody consumes."""
     subgraphs: bool
     """Parts of nested graphs are consumed as well."""
-    digest: Callable[[Any], bytes]
-    """Bytes that are equal for equal content."""
+    codec: Codec
+    """Makes bytes of values, which are equal for equal content."""
     level: int = 0
     """How many calls of graphs this one is nested in."""
     base: int = 0
@@ -60,6 +62,8 @@ class Shared:
     """What steers the run from outside."""
     runs: dict[Driver, str] | None = None
     """Where the call is noted while it runs, with its run's id; None if it is part of another."""
+    cache: Cache | None = None
+    """Where results of nodes are kept, unless a nested graph has a cache of its own."""
     observer: Observer | None = None
     """Who listens to it, if anybody."""
 

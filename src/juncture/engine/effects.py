@@ -178,6 +178,8 @@ class Done:
     """Of a graph with a memory of its own: the checkpoint at which it ended."""
     saved = False
     """It is known from an earlier run and wasn't executed now."""
+    cached = False
+    """It is what an earlier task of the same input came to, and wasn't executed."""
     streamed = False
     """Its pieces were emitted as they came."""
     late: Sequence[Write] = ()

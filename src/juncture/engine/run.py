@@ -353,7 +353,7 @@ class Loop:
         data: dict[str, Any] = {
             task.node.name: streaming.updates_payload(done.late or done.writes, self.request.update_keys)
         }
-        if done.saved:
+        if done.saved or done.cached:
             data["__metadata__"] = {"cached": True}
         return Emit("updates", data, task.step, task.node.name, task.place)
 

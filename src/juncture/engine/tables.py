@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, Protocol
 from juncture.channels.base import Channel, Reducer
 from juncture.channels.managed import ManagedValue
 from juncture.engine.values import Flat
-from juncture.types import RetryPolicy, TimeoutPolicy
+from juncture.types import CachePolicy, RetryPolicy, TimeoutPolicy
 
 
 class Project(Protocol):
@@ -105,6 +105,23 @@ class Join:
 
 
 @dataclass(slots=True, eq=False)
+class CacheRule:
+    """How results of a node are kept."""
+
+    policy: CachePolicy
+    space: str
+    """Whose results they are."""
+    code: Any
+    """The function."""
+    key_of: Callable[[Any], Any]
+    """Makes of a node's input what its result depends on."""
+    ttl: float | None = None
+    """In seconds."""
+    identity: bytes | None = None
+    """The drivers': what tells the function from others, once that was asked for."""
+
+
+@dataclass(slots=True, eq=False)
 class Node:
     """One node, ready to run."""
 
@@ -143,6 +160,8 @@ class Node:
     retry: tuple[RetryPolicy, ...] = ()
     timeout: TimeoutPolicy | None = None
     """The time limits of each try."""
+    cache: CacheRule | None = None
+    """How its results are kept, if they are."""
     fallback: Node | None = None
     """What runs in its place once it has failed for good; no node of the graph's own."""
     root_value: bool = False
@@ -199,6 +218,8 @@ class Tables:
     """A nested graph with ``checkpointer=True`` goes on, each time, from the state it ended with the time before."""
     recalls: bool = False
     """Some node is such a graph."""
+    cache: Any = None
+    """The drivers': where results of its nodes are kept, if it has a cache of its own."""
     exposed: bool = False
     """Some node of it, or of a graph nested in it, can reach the containers of the state."""
     debug: bool = False

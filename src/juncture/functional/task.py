@@ -8,20 +8,24 @@ before in the same node, so calls may be reordered between runs.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Generic, Protocol, cast, overload
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, Protocol, cast, overload
 
 from typing_extensions import ParamSpec
 
 from juncture.drivers.calls import CallFuture
 from juncture.drivers.context import current
-from juncture.engine.tables import Node
+from juncture.engine.tables import CacheRule, Node
 from juncture.engine.task import Task
 from juncture.engine.values import copied
 from juncture.errors import GraphBuildError, SerializationError
 from juncture.graph.inject import kind_of, name_of
-from juncture.graph.policies import read_timeout
-from juncture.types import RetryPolicy, Timeout, ValueT
+from juncture.graph.policies import cache_rule, read_cache_policy, read_timeout
+from juncture.types import CachePolicy, RetryPolicy, Timeout, ValueT
+
+if TYPE_CHECKING:
+    from juncture.cache.base import Cache
 
 P = ParamSpec("P")
 
@@ -35,6 +39,7 @@ class TaskFunction(Generic[P, ValueT]):
         name: str | None,
         retry_policy: RetryPolicy | Sequence[RetryPolicy] | None,
         timeout: Timeout | None = None,
+        cache_policy: CachePolicy | None = None,
     ) -> None:
         """See `task`."""
         kind = kind_of(function)
@@ -47,6 +52,8 @@ class TaskFunction(Generic[P, ValueT]):
         if retry_policy is not None:
             self._retry = (retry_policy,) if isinstance(retry_policy, RetryPolicy) else tuple(retry_policy)
         self._timeout = read_timeout(timeout, self.name)
+        self._cache_policy = read_cache_policy(cache_policy, self.name)
+        self._cache = cache_rule(self._cache_policy, ["@task", self.name], kind, function)
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> CallFuture[ValueT]:
@@ -57,7 +64,7 @@ class TaskFunction(Generic[P, ValueT]):
         """
         context = current()
         try:
-            content = context.program.shared.digest(copied([args, kwargs]))
+            content = context.program.shared.codec.encode(copied([args, kwargs]))
         except SerializationError:
             content = b""  # known by its name and occurrence alone: nothing stable is known of such arguments
 
@@ -71,6 +78,7 @@ class TaskFunction(Generic[P, ValueT]):
                 _nothing,
                 retry=self._retry,
                 timeout=self._timeout,
+                cache=self._rule(args, kwargs),
             )
             made = Task(node, parent.step, parent.place, {}, parent.remaining)
             made.parent = parent
@@ -79,12 +87,37 @@ class TaskFunction(Generic[P, ValueT]):
 
         return cast("CallFuture[ValueT]", context.call(self.name, content, make))
 
+    def _rule(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CacheRule | None:
+        """How the result of a call is kept: a task has no input, but arguments."""
+        rule = self._cache
+        if rule is None:
+            return None
+        key_func = rule.policy.key_func
+        content = copied([args, kwargs]) if key_func is None else None
+
+        def key_of(_: Any) -> Any:
+            return content if key_func is None else key_func(*args, **kwargs)
+
+        return replace(rule, key_of=key_of)
+
+    def clear_cache(self, cache: Cache) -> None:
+        """Drops the results that a cache keeps of this task."""
+        cache.clear([] if self._cache is None else [self._cache.space])
+
+    async def aclear_cache(self, cache: Cache) -> None:
+        """As `clear_cache`."""
+        await cache.aclear([] if self._cache is None else [self._cache.space])
+
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Binds to an instance, so that methods can be tasks."""
         if instance is None:
             return self
         return TaskFunction(
-            self.function.__get__(instance, owner), self.name, self._retry or None, self._timeout
+            self.function.__get__(instance, owner),
+            self.name,
+            self._retry or None,
+            self._timeout,
+            self._cache_policy,
         )
 
 
@@ -121,6 +154,7 @@ def task(
     name: str | None = None,
     retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None,
     timeout: Timeout | None = None,
+    cache_policy: CachePolicy | None = None,
 ) -> Decorator: ...
 def task(
     function: Callable[P, Any] | None = None,
@@ -129,6 +163,7 @@ def task(
     name: str | None = None,
     retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None,
     timeout: Timeout | None = None,
+    cache_policy: CachePolicy | None = None,
 ) -> Any:
     """Makes a function a task: its calls inside a node run beside the node, and their results are recorded.
 
@@ -137,6 +172,7 @@ def task(
         name: By default the function's own; part of what a recorded result is known by.
         retry_policy: When a failed call is followed by another.
         timeout: How long a try may take, as in `StateGraph.add_node`.
+        cache_policy: That results are kept in the graph's cache and used again, by any thread and run.
 
     Raises:
         GraphBuildError: It is a generator, or `timeout` no time limit.
@@ -147,7 +183,7 @@ def task(
     if function is None:
 
         def decorate(given: Callable[P, Any]) -> TaskFunction[P, Any]:
-            return TaskFunction(given, name, retry_policy, timeout)
+            return TaskFunction(given, name, retry_policy, timeout, cache_policy)
 
         return decorate
-    return TaskFunction(function, name, retry_policy, timeout)
+    return TaskFunction(function, name, retry_policy, timeout, cache_policy)

@@ -11,6 +11,7 @@ from juncture.channels.base import Channel
 from juncture.channels.reduced import BinaryOperatorAggregate
 from juncture.engine.fallbacks import FALLBACK
 from juncture.engine.tables import (
+    ASYNC,
     CHANNEL,
     ENTRY,
     EVERY_KEY,
@@ -18,6 +19,7 @@ from juncture.engine.tables import (
     GRAPH,
     LAST,
     REDUCE,
+    SYNC,
     Join,
     Key,
     Node,
@@ -29,6 +31,7 @@ from juncture.engine.values import ATOMS, CONTAINERS, copied, copied_dict, copie
 from juncture.errors import GraphBuildError, InvalidUpdateError, note
 from juncture.graph.inject import injected, kind_of
 from juncture.graph.overall_state import OverAllState, Rules, StateView
+from juncture.graph.policies import cache_rule
 from juncture.graph.schema import (
     Field,
     Schema,
@@ -288,9 +291,13 @@ class _Assembly:
         shared = (spec.isolation or self.graph.isolation) == "shared"
         owner = f"node {spec.name!r}"
         view = self._shows_view(action, owner, schema, asked=spec.input_schema is OverAllState)
+        kind = FACTORY if spec.factory is not None else kind_of(action)
+        cache = spec.cache_policy
+        if cache is None and kind in (SYNC, ASYNC) and not spec.inline and not spec.name.startswith(FALLBACK):
+            cache = self.graph.default_cache
         node = Node(
             name=spec.name,
-            kind=FACTORY if spec.factory is not None else kind_of(action),
+            kind=kind,
             call=action,
             project=self._project(schema, shared=shared, view=view),
             project_send=self._sent(owner, shared=shared, view=view),
@@ -308,6 +315,7 @@ class _Assembly:
             writes=self._writes(spec),
             shared=shared,
             retry=self._retry(spec.retry_policy),
+            cache=cache_rule(cache, [self.name, spec.name], kind, action),
             timeout=spec.timeout or (None if spec.inline else self.graph.default_timeout),
             root_value=self.root,
         )
@@ -326,6 +334,7 @@ class _Assembly:
                 factory=None,
                 retry_policy=None,
                 timeout=None,
+                cache_policy=None,
                 defer=False,
             )
             self.inputs[own.name] = self.inputs[spec.name]
@@ -381,6 +390,7 @@ class _Assembly:
                 "with the graph around it. Compile it without a checkpointer, or with checkpointer=False to keep nothing",
                 node=spec.name,
             )
+        cache_rule(spec.cache_policy, [self.name, spec.name], GRAPH, action)
         child: Tables = action.tables
         offered = self._in_common(child.input_keys)
         back = self._in_common(child.output_keys)

@@ -15,7 +15,7 @@ from juncture.errors import GraphBuildError
 from juncture.graph.check_findings import Report, read_silence
 from juncture.graph.inject import name_of, return_hint
 from juncture.graph.overall_state import strategies_by_key
-from juncture.graph.policies import read_fallback, read_timeout
+from juncture.graph.policies import read_cache_policy, read_fallback, read_timeout
 from juncture.graph.schema import Schema, read_schema, refuse_managed
 from juncture.graph.specs import (
     BranchSpec,
@@ -32,6 +32,7 @@ from juncture.observe.listeners import Event, Listener, OnListenerError
 from juncture.types import (
     END,
     START,
+    CachePolicy,
     ContextT,
     InputT,
     OutputT,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
+    from juncture.cache.base import Cache
     from juncture.graph.compiled import CompiledGraph
     from juncture.savers.base import Saver
     from juncture.store.base import Store
@@ -134,6 +136,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         self.default_retry: Retry | None = None
         self.default_timeout: TimeoutPolicy | None = None
         self.default_fallback: Callable[..., Any] | None = None
+        self.default_cache: CachePolicy | None = None
         self.schemas: dict[Any, Schema] = {}
         for role, schema in (
             ("state", state_schema),
@@ -171,6 +174,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         timeout: Timeout | None = None,
         error_handler: Callable[..., Any] | None = None,
         writes: Collection[str] | None = None,
+        cache_policy: CachePolicy | None = None,
     ) -> Self:
         """Adds a node.
 
@@ -196,6 +200,8 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                 `Command`.
             writes: The keys that it writes, and no others: lets nodes that don't read them run ahead of it where the graph is
                 compiled with ``schedule="dataflow"``. Writing another key is an error.
+            cache_policy: That its results are kept in the graph's cache, and used again. Not for graphs, generators, and nodes
+                with ``inline=True``.
 
         Raises:
             GraphBuildError: The name is taken, reserved or malformed, there is no action, a code doesn't exist, or a time
@@ -224,6 +230,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             read_timeout(timeout, name, inline=inline),
             read_fallback(error_handler, name),
             self._read_writes(name, writes),
+            read_cache_policy(cache_policy, name, inline=inline),
         )
         return self
 
@@ -279,6 +286,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         retry_policy: Retry | None = None,
         timeout: Timeout | None = None,
         error_handler: Callable[..., Any] | None = None,
+        cache_policy: CachePolicy | None = None,
     ) -> Self:
         """Sets what applies to nodes that say nothing of their own; None leaves an earlier default.
 
@@ -288,7 +296,9 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         Args:
             retry_policy: As in `add_node`, like all the others.
             timeout: Not for nodes with ``inline=True``, which block the event loop that would have to stop them.
-            error_handler: Of every node that has none. Handlers themselves have the default policy and limit, and no handler.
+            error_handler: Of every node that has none. Handlers themselves have the default policy and limit, and no handler
+                and no cache.
+            cache_policy: Only for nodes that can have one.
 
         Raises:
             GraphBuildError: The time limit isn't greater than 0, or the handler can't be called.
@@ -299,6 +309,8 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             self.default_timeout = read_timeout(timeout, None)
         if error_handler is not None:
             self.default_fallback = read_fallback(error_handler, None)
+        if cache_policy is not None:
+            self.default_cache = read_cache_policy(cache_policy, None)
         return self
 
     def add_sequence(self, nodes: Sequence[Any | tuple[str, Any]]) -> Self:
@@ -470,6 +482,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         debug: bool = False,
         name: str | None = None,
         durability: Literal["sync", "async", "exit"] = "sync",
+        cache: Cache | str | None = None,
         listeners: Sequence[Listener | Callable[[Event], Any]] = (),
         on_listener_error: OnListenerError = "warn",
         schedule: Schedule = "superstep",
@@ -489,6 +502,8 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                 was changed in place.
             name: The graph's name, and its node's when it is added to another.
             durability: When steps are durable, unless a call says otherwise; see `RunOptions`.
+            cache: Where results of nodes with a `CachePolicy` are kept: a cache, or the URL of one (``"memory:"``,
+                ``"sqlite:results.db"``, ``"redis://…"``). None, as a nested graph: the enclosing graph's.
             listeners: Objects of subclasses of `Listener`, or functions of an `Event`: told what happens in every run. As a
                 nested graph, its runs are told to the listeners of the graph around it.
             schedule: ``"superstep"``: a step begins when the one before has ended. ``"dataflow"``: a node whose input can't change
@@ -516,6 +531,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             debug=debug,
             name=name,
             durability=durability,
+            cache=cache,
             listeners=listeners,
             on_listener_error=on_listener_error,
             schedule=schedule,

@@ -370,7 +370,10 @@ class Call:
             slots=self._slots(),
             modes=frozenset(modes),
             subgraphs=subgraphs,
-            digest=self.graph.codec.encode,
+            codec=self.graph.codec,
+            cache=self.graph.cache
+            if self.graph.cache is not None or outer is None
+            else outer.program.shared.cache,
             base=outer.program.shared.base if relays and outer is not None else len(self.namespace),
             store=outer.program.store if outer is not None else None,
             level=outer.program.shared.level + 1 if outer is not None else 0,

@@ -20,6 +20,7 @@ from juncture.graph.drawing.face import Drawable
 from juncture.graph.inside import enter
 from juncture.graph.options import Names, OnFinish, RunOptions, Shape, chosen, shaper
 from juncture.graph.overall_state import OverAllState, check_input
+from juncture.graph.policies import cache_spaces, opened_cache
 from juncture.graph.validate import validate
 from juncture.observe.listeners import Event, Listener, OnListenerError, read_listeners, read_on_error
 from juncture.persistence.asking import aperformed, performed
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
+    from juncture.cache.base import Cache
     from juncture.drivers.base import Driver
     from juncture.graph.builder import StateGraph
     from juncture.graph.check_findings import Report
@@ -57,6 +59,7 @@ class CompiledGraph(ThreadAccess, Drawable, Generic[StateT, ContextT, InputT, Ou
         debug: bool = False,
         name: str | None = None,
         durability: Durability = "sync",
+        cache: Cache | str | None = None,
         listeners: Sequence[Listener | Callable[[Event], Any]] = (),
         on_listener_error: OnListenerError = "warn",
         schedule: Literal["superstep", "dataflow"] = "superstep",
@@ -77,6 +80,7 @@ class CompiledGraph(ThreadAccess, Drawable, Generic[StateT, ContextT, InputT, Ou
                 f"on_finish={on_finish!r} needs a saver: a graph without one keeps no threads. Give compile(checkpointer=…) "
                 "one, or leave on_finish out"
             )
+        self.cache, self._owns_cache = opened_cache(cache)
         if (interrupt_before or interrupt_after) and builder.strict and checkpointer is False:
             raise GraphBuildError(
                 "a graph that keeps nothing (checkpointer=False) can't be paused: remove interrupt_…"
@@ -92,6 +96,7 @@ class CompiledGraph(ThreadAccess, Drawable, Generic[StateT, ContextT, InputT, Ou
         )
         self.store, self._owns_store = _open_store(store)
         self.tables.store = self.store
+        self.tables.cache = self.cache
         self.context_schema = builder.context_schema
         self.input: Schema = builder.schema(builder.input_schema)
         self.output: Schema = builder.schema(builder.output_schema)
@@ -421,6 +426,31 @@ class CompiledGraph(ThreadAccess, Drawable, Generic[StateT, ContextT, InputT, Ou
             self.store.close()
         if self._owns_saver and self.checkpointer is not None:
             self.checkpointer.close()
+        if self._owns_cache and self.cache is not None:
+            self.cache.close()
+
+    # ---- the cache
+
+    def clear_cache(self, nodes: Sequence[str] | None = None) -> None:
+        """Drops the kept results of these nodes, or of all nodes of this graph.
+
+        Raises:
+            ConfigError: The graph has no cache, or no such node. Nothing was dropped.
+        """
+        cache, spaces = self._cleared(nodes)
+        cache.clear(spaces)
+
+    async def aclear_cache(self, nodes: Sequence[str] | None = None) -> None:
+        """As `clear_cache`."""
+        cache, spaces = self._cleared(nodes)
+        await cache.aclear(spaces)
+
+    def _cleared(self, nodes: Sequence[str] | None) -> tuple[Cache, list[str]]:
+        if self.cache is None:
+            raise ConfigError(
+                'the graph has no cache: compile it with one, for example compile(cache="memory:")'
+            )
+        return self.cache, cache_spaces(self.name, self.tables, nodes)
 
     def __enter__(self) -> Self:
         return self
@@ -449,6 +479,8 @@ def _codec(builder: StateGraph[Any, Any, Any, Any], tables: Tables) -> Codec:
     for node in builder.nodes.values():
         if isinstance(node.action, CompiledGraph):
             registry.include(cast("CompiledGraph[Any, Any, Any, Any]", node.action).codec.registry)
+    if builder.context_schema is not None:
+        registry.register_annotation(builder.context_schema)  # cached results are told apart by the context
     return Codec(registry)
 
 

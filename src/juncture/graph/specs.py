@@ -8,7 +8,7 @@ from typing import Any, Literal, TypedDict, get_args, get_origin
 
 from juncture.channels.base import Channel, Reducer
 from juncture.graph.inject import return_hint
-from juncture.types import Command, RetryPolicy, TimeoutPolicy
+from juncture.types import CachePolicy, Command, RetryPolicy, TimeoutPolicy
 
 Isolation = Literal["copy", "shared"]
 EmptyStream = Literal["error", "skip"]
@@ -35,6 +35,7 @@ class NodeSpec:
     timeout: TimeoutPolicy | None = None
     error_handler: Callable[..., Any] | None = None
     writes: frozenset[str] | None = None
+    cache_policy: CachePolicy | None = None
 
 
 @dataclass(slots=True, eq=False)
