@@ -43,7 +43,7 @@ _OURS: Final = "juncture"
 def may_ask(action: Any) -> bool:
     """Whether a node's action may call `interrupt` or leave the graph that it is in, itself or through what it calls."""
     if isinstance(action, (CompiledGraph, StateGraph)):
-        return any(may_ask(inner) for inner in actions_of(cast("Graph", action)))
+        return any(may_ask(inner) for inner in callables_of(cast("Graph", action)))
     if function_of(action) is None:
         return True
     for met in _met(action):
@@ -71,8 +71,16 @@ def graphs_of(action: Any) -> list[CompiledGraph[Any, Any, Any, Any]]:
 
 def actions_of(graph: Graph) -> list[Any]:
     """The actions of a graph's nodes; None for one that a factory makes."""
-    nodes = graph.builder.nodes if isinstance(graph, CompiledGraph) else graph.nodes
-    return [spec.action for spec in nodes.values()]
+    builder = graph.builder if isinstance(graph, CompiledGraph) else graph
+    return [spec.action for spec in builder.nodes.values()]
+
+
+def callables_of(graph: Graph) -> list[Any]:
+    """Everything of the user's that a graph calls: the actions of its nodes, error handlers and routers."""
+    builder = graph.builder if isinstance(graph, CompiledGraph) else graph
+    fallbacks = [builder.default_fallback, *(spec.error_handler for spec in builder.nodes.values())]
+    routers = [branch.path for branches in builder.branches.values() for branch in branches.values()]
+    return [*actions_of(graph), *(each for each in fallbacks if each is not None), *routers]
 
 
 def _met(action: Any) -> Iterator[Any]:
@@ -191,4 +199,4 @@ def _foreign(value: Any) -> bool:
     return top == _OURS or (top in sys.stdlib_module_names and top != "__main__")
 
 
-__all__ = ["actions_of", "graphs_of", "may_ask", "may_route"]
+__all__ = ["actions_of", "callables_of", "graphs_of", "may_ask", "may_route"]

@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Any
 
 from juncture.graph.builder import StateGraph
-from juncture.graph.check_calls import actions_of, graphs_of, may_ask
+from juncture.graph.check_calls import callables_of, graphs_of, may_ask
 from juncture.graph.check_findings import Finding, Severity
 from juncture.graph.check_loops import components
 from juncture.graph.compiled import CompiledGraph
@@ -184,7 +184,7 @@ def may_escape(action: Any, reader: Reader) -> bool:
     """Whether a node runs a graph whose own nodes may return a command for this one."""
     graphs: list[Any] = [action] if isinstance(action, (CompiledGraph, StateGraph)) else graphs_of(action)
     for graph in graphs:
-        for inner in actions_of(graph):
+        for inner in callables_of(graph):
             shown = reader.shown(inner)
             if not isinstance(inner, (CompiledGraph, StateGraph)) and (shown is None or shown.up):
                 return True

@@ -141,6 +141,26 @@ def test_a_routers_command_for_the_graph_around_leads_there_too():
     assert graph.draw("svg", xray=True)
 
 
+def test_what_is_not_known_of_a_nested_graphs_commands_is_drawn_as_that():
+    def up(state: State) -> Command[Any]:
+        return Command(graph=Command.PARENT, goto=state["log"][0])
+
+    def fails(state: State, error: NodeError) -> Command[Any]:
+        return Command(graph=Command.PARENT, goto="recover")
+
+    for action, handled, known in ((up, None, set()), (unreadable, None, set()), (act, fails, {"recover"})):
+        inner = StateGraph(State, silence=["dead-end"]).add_node("it", action, error_handler=handled)
+        inner.add_edge(START, "it")
+        graph = StateGraph(State).add_node("inner", inner).add_node("recover", act).add_edge(START, "inner")
+        drawn = graph.add_edge("inner", END).compile()
+        unknown = {("inner", "inner|?", "unknown")} if not known else {("inner", "recover", "command")}
+        assert edges(drawn) >= unknown
+        opened = (
+            {("inner:it", "inner:it|?", "unknown")} if not known else {("inner:it", "recover", "command")}
+        )
+        assert edges(drawn, xray=True) >= opened
+
+
 def test_a_function_that_runs_a_graph_may_be_left_by_its_commands():
     inner = StateGraph(State).add_node("leave", leave).add_edge(START, "leave").compile()
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from juncture.graph.builder import StateGraph
-from juncture.graph.check_calls import graphs_of, may_route
+from juncture.graph.check_calls import callables_of, graphs_of, may_route
 from juncture.graph.compiled import CompiledGraph
 from juncture.graph.drawing.drawn import DrawnEdge, DrawnGraph, DrawnNode, EdgeKind, merged
 from juncture.graph.outline import (
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from juncture.graph.check_code import Shown
 
 _Compiled: TypeAlias = CompiledGraph[Any, Any, Any, Any]
-_Builder: TypeAlias = StateGraph[Any, Any, Any, Any]
 
 
 def traced(graph: _Compiled, *, xray: bool | int = False) -> DrawnGraph:
@@ -168,11 +167,16 @@ class _Tracer:
                     yield self._unknown(level, name)
             if level.prefix + name not in self.frames:
                 for inner in [spec.action] if nested else graphs_of(spec.action):
-                    for action in _actions(inner):
-                        yield from self._upward(level, name, level, action)
+                    yield from self._out_of(level, name, inner)
         if level.around is not None:
             for action in actions:
                 yield from self._upward(level, name, level.around, action)
+
+    def _out_of(self, level: _Level, name: str, inner: Any) -> Iterator[DrawnEdge]:
+        """Where the commands of a closed nested graph lead that are for the graph of its node."""
+        for action in callables_of(inner):
+            if not isinstance(action, (CompiledGraph, StateGraph)):  # whose commands are for `inner`
+                yield from self._upward(level, name, level, action)
 
     def _upward(self, level: _Level, name: str, around: _Level, action: Any) -> Iterator[DrawnEdge]:
         """Where the commands lead that an action of a node's has for the graph `around`."""
@@ -234,21 +238,6 @@ def _inner(graph: Outline, spec: NodeSpec) -> Outline:
     tables = graph.tables.nodes[spec.name].graph
     assert tables is not None, "it is nested"
     return outline(spec.action, tables)
-
-
-def _actions(graph: Any) -> Iterator[Any]:
-    """What may return a command for the graph around: the actions of nodes, unless they are graphs, and routers."""
-    builder = (
-        cast("_Compiled", graph).builder if isinstance(graph, CompiledGraph) else cast("_Builder", graph)
-    )
-    for spec in builder.nodes.values():
-        if not isinstance(spec.action, (CompiledGraph, StateGraph)):
-            yield spec.action
-        fallback = spec.error_handler or builder.default_fallback
-        if fallback is not None:
-            yield fallback
-    for branches in builder.branches.values():
-        yield from (branch.path for branch in branches.values())
 
 
 def _metadata(graph: Outline, spec: NodeSpec) -> dict[str, Any]:
