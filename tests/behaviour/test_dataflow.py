@@ -373,6 +373,30 @@ def test_a_question_ahead_is_asked_in_its_step_and_what_ended_isnt_run_again(eng
     assert ran == ["second"]
 
 
+def test_what_a_node_ahead_had_called_isnt_called_again(engine):
+    """Its calls were saved beside checkpoints of steps that have ended since."""
+    reached = threading.Event()
+    calls: list[int] = []
+
+    @task
+    def called(value: int) -> int:
+        calls.append(value)
+        return value + 1
+
+    def last(state: OnlyLeft) -> dict[str, Any]:
+        value = called(state["left"]).result()
+        reached.set()
+        return {"left": value + interrupt("how many?")}
+
+    saver = InMemorySaver()
+    graph = two_branches(waiting_for(reached), last=last, schedule="dataflow", saver=saver)
+    engine.invoke(graph, {}, thread())
+    assert calls == [2]
+    again = two_branches(waiting_for(reached), last=last, schedule="dataflow", saver=saver)
+    assert engine.resume(again, 40, thread())["done"] == (43, 10)
+    assert calls == [2]
+
+
 def test_a_question_beside_it_keeps_what_ran_ahead(engine):
     ran: list[str] = []
     reached = threading.Event()

@@ -108,9 +108,18 @@ class Ahead:
         yield from self.go_on()
 
     def of_later_steps(self) -> Sequence[TaskRecord]:
-        """What an earlier run saved about tasks that had run ahead, without those of the step that ended now."""
+        """What is known about tasks of later steps, to be carried along with the step that ended now."""
         now = {task.id for task in self.loop.tasks}
-        return [r for r in self.loop.records if r.kind == "done" and r.task_id not in now]
+        kept = {
+            (record.task_id, record.kind, record.name): record
+            for record in self.loop.records
+            if record.task_id and record.task_id not in now
+        }
+        for task in self.tasks.values():
+            outcome = self.outcomes.get(task)
+            done = [done_record(outcome)] if isinstance(outcome, Done) else []
+            kept.update(((r.task_id, r.kind, r.name), r) for r in (*(task.records or ()), *done))
+        return list(kept.values())
 
     def promote(self, tasks: list[Task]) -> list[Outcome]:
         """Puts those that ran ahead in their places in the plan of their step; how those ended that have."""
@@ -143,6 +152,7 @@ class Ahead:
                 if task is None:
                     continue
                 self.tasks[task.step, name] = task
+                task.records = [record for record in loop.records if record.task_id == task.id] or None
                 done = saved_done(task, loop.records)
                 if done is not None:
                     self.outcomes[task] = done

@@ -340,7 +340,7 @@ def _of_this_step(loop: Loop) -> Sequence[TaskRecord]:
     if not loop.tables.dataflow:
         return loop.records
     due = {identity for identity, _, _ in upcoming(loop.tables, loop.state)}
-    loop.records = [record for record in loop.records if record.kind != "done" or record.task_id in due]
+    loop.records = [record for record in loop.records if not record.task_id or record.task_id in due]
     return loop.records
 
 

@@ -286,6 +286,8 @@ class Loop:
     def _recall(self) -> Program:
         """Takes up what an earlier run saved about these tasks."""
         for place, due in enumerate(self.tasks):
+            if due.ahead:
+                continue  # it knows already
             task = self.tasks[place] = recalled(due, self.records)
             mine = [record for record in self.records if record.task_id == task.id]
             if not mine:
