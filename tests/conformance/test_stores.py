@@ -4,13 +4,16 @@ import pytest
 
 from juncture.errors import JunctureError
 from juncture.savers.encrypted import KeyRing
-from juncture.store import InMemoryStore, PutOp, SqliteStore, open_store
+from juncture.store import FileStore, InMemoryStore, PutOp, SqliteStore, open_store
+from juncture.store.postgres import PostgresStore
+from juncture.store.redis import RedisStore
 from juncture.testing.store_conformance import LAWS, check_store
 
 KEYS = KeyRing({"new": bytes(range(32)), "old": bytes(32)})
 STORES = {
     "memory": lambda folder, **options: InMemoryStore(**options),
     "memory, encrypted": lambda folder, **options: InMemoryStore(keys=KEYS, **options),
+    "file": lambda folder, **options: FileStore(folder / "memory", **options),
     "sqlite": lambda folder, **options: SqliteStore(folder / "memory.db", **options),
 }
 """Make a new, empty store; they may use the folder, which is empty and their own."""
@@ -20,6 +23,22 @@ STORES = {
 @pytest.mark.parametrize("store", STORES)
 def test_a_store_keeps_the_law(store, law, tmp_path):
     law(lambda **options: STORES[store](tmp_path, **options))
+
+
+ON_SERVERS = {
+    "redis": ("redis_url", RedisStore),
+    "postgres": ("postgres_url", PostgresStore),
+    "postgres behind a pooler": ("pooled_postgres_url", PostgresStore),
+}
+"""Make a new, empty store from the URL that a fixture of `tests.servers` gives."""
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+@pytest.mark.parametrize("store", ON_SERVERS)
+def test_a_store_on_a_server_keeps_the_law(store, law, request):
+    fixture, make_store = ON_SERVERS[store]
+    url = request.getfixturevalue(fixture)
+    law(lambda **options: make_store(url, **options))
 
 
 # Each has one fault that a store may well have. The laws have to find it.

@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from juncture.errors import ConfigError, SaverError
+from juncture.errors import ConfigError
 from juncture.savers.base import (
     Lease,
     LoadedCheckpoint,
@@ -35,7 +35,8 @@ from juncture.savers.base import (
     thread_busy,
 )
 from juncture.savers.postgres_pool import Connections, Pool, Session, do, rows
-from juncture.savers.postgres_sql import Statements
+from juncture.savers.postgres_sql import MIGRATIONS, Statements
+from juncture.savers.postgres_tables import SchemaTables, check_schema
 
 
 class PostgresSaver(Saver):
@@ -71,15 +72,15 @@ class PostgresSaver(Saver):
                 f"PostgresSaver needs 0 <= min_size <= max_size, 1 <= max_size and timeout > 0, not {min_size=}, "
                 f"{max_size=}, {timeout=}."
             )
-        if "\0" in schema or not 1 <= len(schema.encode(errors="surrogatepass")) <= 63:
-            raise ConfigError(
-                f"the name of a schema of PostgreSQL has 1 to 63 bytes and no NUL: not {schema!r}."
-            )
+        check_schema(schema)
         self.lease_ttl = lease_ttl
-        self._schema = schema
         self._sql = Statements(schema)
         self._connections = Connections(
-            database, self._see_to_tables, min_size=min_size, max_size=max_size, timeout=timeout
+            database,
+            SchemaTables(schema, MIGRATIONS).see_to,
+            min_size=min_size,
+            max_size=max_size,
+            timeout=timeout,
         )
 
     def load(
@@ -322,34 +323,6 @@ class PostgresSaver(Saver):
         if head_id != known:
             raise head_moved(thread_id, namespace, known, head_id)
         return head_seq or 0
-
-    def _see_to_tables(self, session: Session) -> None:
-        """Makes the tables, or brings them up to date, unless they are."""
-        if self._version(session) == len(self._sql.migrations):
-            return
-        key = int.from_bytes(sha256(f"juncture {self._schema}".encode()).digest()[:8], signed=True)
-        with session.transaction():
-            do(session, self._sql.read_committed, {})  # so that it sees what was made while it waited
-            rows(session, self._sql.wait_for_others, {"key": key})
-            do(session, self._sql.create, {})
-            version = self._version(session)
-            if version == len(self._sql.migrations):
-                return  # somebody else was first
-            for migration in self._sql.migrations[version:]:
-                do(session, migration, {})
-            do(session, self._sql.set_version, {"version": len(self._sql.migrations)})
-
-    def _version(self, session: Session) -> int:
-        """The version of the tables; 0 if there are none."""
-        ((there,),) = rows(session, self._sql.find_version, {"table": self._sql.version_table})
-        ((version,),) = rows(session, self._sql.version, {}) if there is not None else ((0,),)
-        if version > len(self._sql.migrations):
-            raise SaverError(
-                f"the tables in schema {self._schema!r} were made by a newer Juncture: they have version {version}, and "
-                f"this one knows {len(self._sql.migrations)}. Nothing was changed. Update Juncture here, or use another "
-                "schema."
-            )
-        return version
 
 
 def _ends(spans: Spans) -> dict[str, list[int]]:

@@ -37,7 +37,7 @@ try:
     from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 except ImportError as error:
     raise ImportError(
-        "PostgresSaver needs the packages 'psycopg' and 'psycopg_pool', which aren't installed. Install juncture[postgres]."
+        "PostgreSQL needs the packages 'psycopg' and 'psycopg_pool', which aren't installed. Install juncture[postgres]."
     ) from error
 
 _R = TypeVar("_R")
@@ -99,6 +99,7 @@ class Connections:
         min_size: The pool keeps at least so many.
         max_size: And has at most so many.
         timeout: For how many seconds a call waits for one.
+        owner: Whose they are, for messages.
     """
 
     def __init__(
@@ -109,12 +110,14 @@ class Connections:
         min_size: int,
         max_size: int,
         timeout: float,
+        owner: str = "PostgresSaver",
     ) -> None:
         if not isinstance(database, str | ConnectionPool):
             raise ConfigError(
-                f"PostgresSaver takes a URL or a psycopg_pool.ConnectionPool, not {type(database).__name__}."
+                f"{owner} takes a URL or a psycopg_pool.ConnectionPool, not {type(database).__name__}."
             )
         self._prepare = prepare
+        self._owner = owner
         self._sizes = (min_size, max_size)
         self._timeout = timeout
         self._given = None if isinstance(database, str) else database
@@ -167,7 +170,7 @@ class Connections:
         """Raises `SaverError` after `close`."""
         if self._closed:
             raise SaverError(
-                "this PostgresSaver was closed. Make a new one; what it saved is in the database."
+                f"this {self._owner} was closed. Make a new one; what it saved is in the database."
             )
 
     def close(self) -> None:
@@ -189,7 +192,7 @@ class Connections:
                 raise self._no_connection(pool) from error
             except PoolClosed as error:
                 self.check_open()
-                raise SaverError("the pool of this PostgresSaver is closed.") from error
+                raise SaverError(f"the pool of this {self._owner} is closed.") from error
             if not is_lost(session):
                 return session
             session.close()
@@ -199,7 +202,7 @@ class Connections:
         """Why none came: the pool tells only its log, so this asks for itself."""
         if self._given is not None:
             return SaverUnavailableError(
-                f"the pool that was given to PostgresSaver had no connection for {self._timeout:g} s. Nothing was changed. "
+                f"the pool that was given to {self._owner} had no connection for {self._timeout:g} s. Nothing was changed. "
                 f"All {pool.max_size} are in use, or PostgreSQL can't be reached: the log 'psycopg.pool' says more."
             )
         try:
@@ -209,8 +212,8 @@ class Connections:
                 f"PostgreSQL can't be reached. Nothing was changed. It says: {_said(error)}"
             )
         return SaverUnavailableError(
-            f"all {pool.max_size} connections of this saver were in use for {self._timeout:g} s. Nothing was changed. "
-            "Give PostgresSaver a larger max_size or timeout."
+            f"all {pool.max_size} connections of this {self._owner} were in use for {self._timeout:g} s. Nothing was changed. "
+            f"Give {self._owner} a larger max_size or timeout."
         )
 
     def _pool(self) -> Pool:
@@ -262,14 +265,14 @@ class Connections:
     def _checked(self, given: Pool) -> Pool:
         if os.getpid() != self._made_in:
             raise ConfigError(
-                "a pool given to PostgresSaver can't be used in a forked process. Make the pool and the saver there, or "
-                "give PostgresSaver a URL."
+                f"a pool given to {self._owner} can't be used in a forked process. Make the pool and the {self._owner} there, or "
+                "give it a URL."
             )
         session = self._connection(given)
         try:
             if not session.autocommit:
                 raise ConfigError(
-                    "the connections of a pool given to PostgresSaver must commit by themselves: "
+                    f"the connections of a pool given to {self._owner} must commit by themselves: "
                     'ConnectionPool(…, kwargs={"autocommit": True}).'
                 )
             self._prepare(session)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Final, LiteralString
 
-from psycopg.sql import SQL, Identifier
+from juncture.savers.postgres_tables import ready as schema_ready
 
 # Each entry brings a schema from the version that is its index to the next one. Released ones never change.
 MIGRATIONS: Final[tuple[LiteralString, ...]] = (
@@ -271,11 +271,6 @@ _RENEW: Final[LiteralString] = """
     FROM held WHERE leases.thread_id = held.thread_id
     RETURNING leases.thread_id, token
 """
-_CREATE: Final[LiteralString] = """
-    CREATE SCHEMA IF NOT EXISTS {s};
-    CREATE TABLE IF NOT EXISTS {s}.version (version integer NOT NULL);
-    INSERT INTO {s}.version SELECT 0 WHERE NOT EXISTS (SELECT FROM {s}.version)
-"""
 
 
 def _write(
@@ -295,10 +290,8 @@ class Statements:
     """Every statement on the tables of one schema, ready to be sent."""
 
     def __init__(self, schema: str) -> None:
-        name = Identifier(schema.replace("%", "%%"))  # a statement is a format of psycopg's
-
         def ready(text: LiteralString) -> bytes:
-            return SQL(text).format(s=name).as_bytes(None)
+            return schema_ready(schema, text)
 
         self.load_head = ready(_ONE + " AND checkpoint_id = head_id" + _WHOLE)
         self.load = ready(_ONE + " AND checkpoint_id = %(checkpoint_id)s" + _WHOLE)
@@ -344,12 +337,3 @@ class Statements:
         self.leases = ready("SELECT thread_id, " + _LEASE + " FROM {s}.leases ORDER BY thread_id")
         self.renew = ready(_RENEW)
         self.release = ready("DELETE " + _OF_LEASE)
-
-        self.version_table = Identifier(schema, "version").as_string(None)
-        self.find_version = b"SELECT to_regclass(%(table)s)"
-        self.version = ready("SELECT version FROM {s}.version")
-        self.set_version = ready("UPDATE {s}.version SET version = %(version)s")
-        self.read_committed = b"SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
-        self.wait_for_others = b"SELECT pg_advisory_xact_lock(%(key)s)"
-        self.create = ready(_CREATE)
-        self.migrations = tuple(map(ready, MIGRATIONS))

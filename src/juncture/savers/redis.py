@@ -15,11 +15,11 @@ into a script and what comes out of it.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import ormsgpack
 
-from juncture.errors import ConfigError, SaverError, SaverUnavailableError
+from juncture.errors import ConfigError, SaverError
 from juncture.savers import redis_scripts as scripts
 from juncture.savers.base import (
     Lease,
@@ -36,17 +36,10 @@ from juncture.savers.base import (
     lease_lost,
     thread_busy,
 )
-
-if TYPE_CHECKING:
-    from redis import Redis
-    from redis.commands.core import Script
+from juncture.savers.redis_client import Client
 
 PAGE = 1000
 """How many threads one script lists."""
-CONNECT_TIMEOUT = 5.0
-"""Seconds to reach Redis, unless the URL says ``socket_connect_timeout=…``."""
-ANSWER_TIMEOUT = 30.0
-"""Seconds to wait for an answer, unless the URL says ``socket_timeout=…``."""
 _FOREVER = 100 * 365 * 86400.0
 
 
@@ -75,9 +68,7 @@ class RedisSaver(Saver):
         if not prefix or "{" in prefix or "}" in prefix:
             raise ConfigError(f"a prefix has one character or more, and no braces: not {prefix!r}.")
         self._base = b"{" + _exact(prefix) + b"}"
-        self._client, self._where = _client(url)
-        self._scripts: dict[str, Script] = {}
-        self._closed = False
+        self._client = Client(url, "RedisSaver")
 
     # ---- checkpoints
 
@@ -279,7 +270,6 @@ class RedisSaver(Saver):
 
     def close(self) -> None:
         """Closes the connections."""
-        self._closed = True
         self._client.close()
 
     # ---- Redis
@@ -291,27 +281,11 @@ class RedisSaver(Saver):
             SaverUnavailableError: It couldn't be sent, or wasn't answered.
             SaverError: Something isn't as this class leaves it, or the saver is closed.
         """
-        import redis
-
-        if self._closed:
-            raise SaverError("this RedisSaver was closed. Open the URL with a new one.")
-        script = self._scripts.get(text)
-        if script is None:
-            script = self._scripts[text] = self._client.register_script(text)
-        try:
-            reply = cast(
-                "list[Any]",  # what a script gives back is known to whoever calls this
-                script(keys=[self._base + b":format"], args=[self._base, _exact(thread_id), *arguments]),
-            )
-        except redis.RedisError as error:
-            raise SaverUnavailableError(
-                f"Redis at {self._where} didn't do what it was asked: {type(error).__name__}: {error}. What was saved "
-                "before stays. Is it running, reachable, and not full?"
-            ) from error
+        reply = self._client.run(text, self._base + b":format", self._base, _exact(thread_id), *arguments)
         match reply[0]:
             case b"format":
                 raise SaverError(
-                    f"what Redis at {self._where} holds under the prefix {self._base.decode()} has layout version "
+                    f"what Redis at {self._client.where} holds under the prefix {self._base.decode()} has layout version "
                     f"{reply[1].decode()}; this Juncture reads {scripts.VERSION}. Use a newer Juncture, or another prefix. "
                     "Nothing was changed."
                 )
@@ -319,32 +293,6 @@ class RedisSaver(Saver):
                 raise _incomplete(thread_id)
             case _:
                 return reply
-
-
-def _client(url: str) -> tuple[Redis, str]:
-    """A client with a pool of its own, and the name of the place for messages, which has no password in it."""
-    try:
-        import redis
-        from redis.backoff import NoBackoff
-        from redis.retry import Retry
-    except ImportError:
-        raise ConfigError("RedisSaver needs redis-py: pip install 'juncture[redis]'.") from None
-    try:
-        pool = redis.ConnectionPool.from_url(  # pyright: ignore[reportUnknownMemberType] # its options have no types
-            url, socket_connect_timeout=CONNECT_TIMEOUT, socket_timeout=ANSWER_TIMEOUT
-        )
-        settings = pool.connection_kwargs
-        settings["decode_responses"] = False
-        settings["retry"] = Retry(NoBackoff(), 0)  # a put that was sent again would follow itself
-        settings["retry_on_error"] = []
-        pool.connection_class(**settings)  # not connected yet: options that it doesn't have are found here
-    except (ValueError, TypeError):  # its text may hold a part of the password
-        raise ConfigError(
-            "the URL of Redis can't be read. It looks like redis://user:password@host:6379/0, with %-escapes for special "
-            "characters in the password, and after a question mark redis-py's options."
-        ) from None
-    place = settings.get("path") or f"{settings.get('host', 'localhost')}:{settings.get('port', 6379)}"
-    return redis.Redis.from_pool(pool), f"{place}, database {settings.get('db', 0)}"
 
 
 def _refuse(

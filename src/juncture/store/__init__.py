@@ -23,18 +23,24 @@ from juncture.store.base import (
 
 if TYPE_CHECKING:
     from juncture.store.embedding import IndexConfig
+    from juncture.store.file import FileStore
     from juncture.store.memory import InMemoryStore
     from juncture.store.opening import open_store
+    from juncture.store.postgres import PostgresStore
+    from juncture.store.redis import RedisStore
     from juncture.store.sqlite import SqliteStore
 
 __all__ = [
+    "FileStore",
     "GetOp",
     "InMemoryStore",
     "IndexConfig",
     "Item",
     "ListNamespacesOp",
     "MatchCondition",
+    "PostgresStore",
     "PutOp",
+    "RedisStore",
     "SearchItem",
     "SearchOp",
     "SearchPage",
@@ -45,8 +51,11 @@ __all__ = [
 ]
 
 _LATER = {
+    "FileStore": "file",
     "InMemoryStore": "memory",
     "IndexConfig": "embedding",
+    "PostgresStore": "postgres",
+    "RedisStore": "redis",
     "SqliteStore": "sqlite",
     "open_store": "opening",
 }

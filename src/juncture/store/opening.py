@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from juncture.savers.opening import Schemes, opened, seconds
+from juncture.savers.opening import Schemes, opened, seconds, yes_or_no
 from juncture.store.base import Store, TTLConfig
 from juncture.store.embedding import IndexConfig
 
@@ -16,8 +16,12 @@ STORES = Schemes(
     ("juncture.store.memory", "InMemoryStore"),
     on_disk={
         "sqlite": ("juncture.store.sqlite", "SqliteStore", {"synchronous": str.upper, "timeout": seconds}),
+        "file": ("juncture.store.file", "FileStore", {"fsync": yes_or_no}),
     },
-    on_server={},
+    on_server={
+        "postgresql": ("juncture.store.postgres", "PostgresStore", "postgres", ("psycopg", "psycopg_pool")),
+        "redis": ("juncture.store.redis", "RedisStore", "redis", ("redis",)),
+    },
 )
 
 
@@ -33,6 +37,9 @@ def open_store(
     - ``memory:`` is a new `InMemoryStore` each time.
     - ``sqlite:memory.db``: a `SqliteStore`. Its options are ``synchronous`` and ``timeout``, as in
       ``sqlite:memory.db?synchronous=normal``.
+    - ``file:memory``: a `FileStore` in that folder. Its option is ``fsync`` (``yes`` or ``no``).
+    - ``postgresql://user:password@host/database``: a `PostgresStore`; needs the extra ``postgres``.
+    - ``redis://host:6379/0``, ``rediss://…``, ``unix:///socket``: a `RedisStore`; needs the extra ``redis``.
 
     Args:
         url: Which, and where. A path is relative to the working directory of now.

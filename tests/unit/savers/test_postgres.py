@@ -24,7 +24,7 @@ from juncture.errors import (
 from juncture.savers.base import Lease, StoredCheckpoint, StoredRecord
 from juncture.savers.postgres import PostgresSaver
 from juncture.savers.postgres_pool import Connections
-from juncture.savers.postgres_sql import Statements
+from juncture.savers.postgres_sql import MIGRATIONS, Statements
 from juncture.testing.saver_conformance import LAWS
 
 SQL = Statements("juncture")
@@ -630,7 +630,7 @@ def test_several_processes_make_the_tables_at_once(url, request, session):
         started_at_once(running)
         found = session.execute("SELECT thread_id FROM juncture.series").fetchall()
         assert {int(pid) for (pid,) in found} == {process.pid for process in running}
-    assert session.execute("SELECT version FROM juncture.version").fetchall() == [(len(SQL.migrations),)]
+    assert session.execute("SELECT version FROM juncture.version").fetchall() == [(len(MIGRATIONS),)]
 
 
 @pytest.mark.parametrize("url", ["postgres_url", "pooled_postgres_url"])
