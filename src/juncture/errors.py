@@ -23,6 +23,7 @@ they get a note and the attribute ``__juncture__`` (read it with `failure`).
     ├── InterruptError                         questions and answers
     │   ├── PendingInterruptError              plain input was given to a thread with open questions
     │   ├── NothingToResumeError               there is no open question, or no paused run
+    │   ├── InvalidAnswerError                 an answer isn't what its question asks for
     │   ├── ResumeMismatchError                the node asks something else than what was recorded
     │   └── InDoubtError                       it isn't known whether an effect that is made once happened
     ├── SaverError                             checkpoints and where they are kept
@@ -50,6 +51,7 @@ they get a note and the attribute ``__juncture__`` (read it with `failure`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 
@@ -188,6 +190,23 @@ class PendingInterruptError(InterruptError):
 
 class NothingToResumeError(InterruptError):
     """There is no open question, or no paused or failed run to continue."""
+
+
+class InvalidAnswerError(InterruptError):
+    """An answer isn't what its question asks for. Nothing was saved or run: all that was given may be given again."""
+
+    question_id: str = ""
+    """The question; of several, the first."""
+    expected: Any = None
+    """What its answer must be, as a JSON schema."""
+    problems: Mapping[str, str]
+    """What is wrong with each answer that was refused, by the id of its question."""
+
+    def __init__(
+        self, message: str = "", *, node: str | None = None, problems: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(message, node=node)
+        self.problems = dict(problems or {})
 
 
 class ResumeMismatchError(InterruptError):

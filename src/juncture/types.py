@@ -275,7 +275,7 @@ class Interrupt:
     """A question that a run waits for, or a place where it was told to pause."""
 
     value: Any
-    """What `interrupt()` was called with; None for a pause before or after a node."""
+    """What `interrupt()` was called with, or what a node's own function asked; None for any other pause."""
     id: str
     """32 hexadecimal digits; the same whenever the same question is asked again at the same place."""
     node: str | None = None
@@ -286,6 +286,10 @@ class Interrupt:
     """The name given to the question, if any."""
     when: When = "inside"
     """Where the run paused."""
+    response_schema: Mapping[str, Any] | None = None
+    """What an answer must be, as a JSON schema; None for anything."""
+    error: str | None = None
+    """Why the last answer to it was refused, if one was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -503,7 +507,8 @@ class TaskSnapshot(NamedTuple):
     name: str
     """The node."""
     path: tuple[str | int, ...]
-    """Its place: ``("edge", name)``, or ``("send", index, name)``."""
+    """Its place: ``("edge", name)``, ``("send", index, name)``, or ``("route", index, name)`` for a node that ended and whose
+    routers are still to be asked."""
     error: str | None = None
     """What it failed with, as text."""
     interrupts: tuple[Interrupt, ...] = ()
@@ -520,7 +525,7 @@ class StateSnapshot(NamedTuple):
     values: dict[str, Any]
     """By state key. A copy: changing it changes nothing else."""
     next: tuple[str, ...]
-    """The nodes that are due, in plan order; those that have ended aren't."""
+    """The nodes that are due, in plan order; those that have ended aren't. A node whose routers are still to be asked is."""
     config: Mapping[str, Any]
     """Names the checkpoint: as a call's config it goes on from there."""
     metadata: Mapping[str, Any] | None

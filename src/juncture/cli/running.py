@@ -136,8 +136,6 @@ async def follow(graph: CompiledGraph[Any, Any, Any, Any], ask: Ask, display: Di
         context=ask.context,
         thread_id=begun.thread_id,
         output_keys=None,
-        interrupt_before=None,
-        interrupt_after=None,
         control=ask.control,
     )
     shaped = shaper(Shape(list(display.modes), subgraphs=True, version="parts"))

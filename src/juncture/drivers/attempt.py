@@ -165,7 +165,7 @@ def body(program: Program, task: Task) -> Outcome:
     node = task.node
     if node.kind == ENTRY:
         CURRENT.set(TaskContext(program, task))
-        return Done(task, [])
+        return Done(task, list(task.argument or ()))
     try:
         this = Try(program, task)
     except Exception as error:  # noqa: BLE001 - an outcome from here on

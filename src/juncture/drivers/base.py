@@ -44,6 +44,7 @@ from juncture.engine.effects import (
     Warn,
 )
 from juncture.engine.goback import where_it_stood
+from juncture.engine.interrupts import answers_in
 from juncture.engine.limits import limits_of
 from juncture.engine.nested import nested_program
 from juncture.engine.returns import Reader, Returned
@@ -162,8 +163,7 @@ class Driver(ABC):
                 namespace=namespace,
                 modes=modes,
                 value_keys=tables.output_keys,
-                before=tables.interrupt_before,
-                after=tables.interrupt_after,
+                pauses=tables.pauses,
                 shared_keys=node.shared_keys,
                 returns=True,
                 seen=request.seen,
@@ -210,7 +210,7 @@ class Driver(ABC):
                 self.made[key] = node.prepare(node.factory())
         except Exception as error:  # noqa: BLE001 - an outcome from here on
             return Failed(task, error)
-        task.node = self.made[key]
+        task.become(self.made[key])
         return None
 
     def begin_graph(self, program: Program, task: Task) -> None:
@@ -222,11 +222,7 @@ class Driver(ABC):
 
     def answers_for(self, task: Task) -> dict[str, Any]:
         """What a nested graph was answered: now, and earlier without having been able to use it."""
-        answers = dict(self.shared.answers)
-        for record in task.records or ():
-            if record.kind == "answer":
-                answers.setdefault(record.name, record.content)
-        return answers
+        return answers_in(task.records or ()) | self.shared.answers
 
     def has_slot(self, program: Program, task: Task) -> bool:
         """Takes a slot for a task, or holds the task back until one is free."""

@@ -14,8 +14,9 @@ from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from juncture.drivers.response import response_of
 from juncture.engine.effects import Called
-from juncture.engine.interrupts import question_id
+from juncture.engine.interrupts import answers_in, question_id
 from juncture.engine.task import Task
 from juncture.engine.values import admitted, copied
 from juncture.errors import (
@@ -167,8 +168,8 @@ class TaskContext:
 
     # ---- questions
 
-    def ask(self, value: Any, key: str | None) -> Any:
-        """The answer to a question; raises `Pause` after recording it if there is none yet."""
+    def ask(self, value: Any, key: str | None, response_type: Any = None) -> Any:
+        """The answer to a question; raises `Pause` after recording it if there is none yet, or none of the type."""
         self.check_may_ask("interrupt()")
         shared = self.program.shared
         if not self.program.saving and self.program.tables.strict:
@@ -179,6 +180,7 @@ class TaskContext:
             )
         owner = self.task.parent or self.task
         value = admitted(value)
+        response = response_of(response_type) if response_type is not None else None
         with self.locked():
             if self._asked is None:
                 self._asked = {}
@@ -190,16 +192,25 @@ class TaskContext:
                 self.program.loop.request.origin or shared.run_id, self.program.namespace, owner.id, identity
             )
             found, answer = self._answer(asked, value, key)
+            problem = self._refused_before(asked)
             if found:
-                self._asked[content] = occurrence + 1
-                return answer
+                try:
+                    answer = answer if response is None else response.check(answer)
+                except ValueError as error:
+                    problem = str(error)
+                else:
+                    self._asked[content] = occurrence + 1
+                    return answer
             if any(question.id == asked for question in self.questions):
                 raise InterruptError(
                     f"node {self.task.node.name!r} asks the same question twice at once; give each a key: "
                     "interrupt(value, key=…)",
                     node=self.task.node.name,
                 )
-            question = Interrupt(value, asked, owner.node.name, self.program.namespace, key)
+            schema = None if response is None else response.describe()
+            question = Interrupt(
+                value, asked, owner.node.name, self.program.namespace, key, "inside", schema, problem
+            )
             self.questions = [*self.questions, question]
         raise Pause(question)
 
@@ -210,10 +221,17 @@ class TaskContext:
             return "place"  # lenient: the k-th question of a task gets the k-th answer
         return blake2b(self.program.shared.codec.encode(value), digest_size=16).hexdigest()
 
+    def _refused_before(self, asked: str) -> str | None:
+        """Why the last answer to a question that is still open was refused, if one was."""
+        for record in (self.task.parent or self.task).records or ():
+            if record.kind == "question" and record.name == asked:
+                return record.content.error
+        return None
+
     def _answer(self, asked: str, value: Any, key: str | None) -> tuple[bool, Any]:
         owner = self.task.parent or self.task
         records = owner.records or ()
-        answers = {record.name: record.content for record in records if record.kind == "answer"}
+        answers = answers_in(records)
         consumed = owner.consumed = owner.consumed or set()
         if asked in answers:
             consumed.add(asked)
@@ -318,7 +336,7 @@ def current() -> TaskContext:
         ) from None
 
 
-def interrupt(value: Any, *, key: str | None = None) -> Any:
+def interrupt(value: Any, *, key: str | None = None, response_type: Any = None) -> Any:
     """Asks somebody outside, and returns the answer.
 
     The first time, the question is recorded and the run pauses; the node runs again from its start when the thread is
@@ -328,16 +346,19 @@ def interrupt(value: Any, *, key: str | None = None) -> Any:
     Args:
         value: What to ask; it is part of the checkpoint and shown in `RunResult.interrupts`.
         key: A name by which it can be answered, unique within the task.
+        response_type: The type of its answer: a builtin type, Literal, Enum, dataclass, TypedDict, pydantic model, struct,
+            or what is made of those. The answer is validated and coerced. Whoever gives a wrong one gets an
+            `InvalidAnswerError`; if that is only found out here, the question is open again, with `Interrupt.error`.
 
     Raises:
         InterruptError: The graph has no saver, so nothing could be resumed.
         ResumeMismatchError: The node was resumed and asks something else than was recorded.
-        ConfigError: Called outside of a node.
+        ConfigError: Called outside of a node, or nothing that is installed can check the type.
 
     Source:
         LangGraph 1.2.24 `interrupt`, which matches by order instead.
     """
-    return current().ask(value, key)
+    return current().ask(value, key, response_type)
 
 
 def get_config() -> Mapping[str, Any]:

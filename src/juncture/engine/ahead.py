@@ -141,7 +141,7 @@ class Ahead:
     def go_on(self) -> Program:
         """Starts whatever can run ahead now."""
         loop = self.loop
-        if loop.stopping or loop.undone or not loop.tables.strict:
+        if loop.stopping or loop.undone or loop.stops is not None or not loop.tables.strict:
             return
         level = 0
         while self._members(level):
@@ -186,8 +186,8 @@ class Ahead:
         loop = self.loop
         node = loop.tables.nodes[name]
         reads = may_run_ahead(loop.tables, node)
-        paused = loop.request.before | loop.request.after
-        if reads is None or "*" in paused or name in paused:
+        pauses = loop.request.pauses
+        if reads is None or (pauses is not None and pauses.may_hold(name)):
             return False
         if loop.taken + level > loop.request.limit:
             return False
@@ -281,21 +281,30 @@ class Ahead:
 
 def done_record(done: Done) -> TaskRecord:
     """What is saved of a task that ended well."""
-    memory = () if done.memory is None else (done.memory,)
-    return TaskRecord(done.task.id, "done", "", (done.writes, done.targets, done.sends, *memory))
+    more = () if done.memory is None else (done.memory,)
+    if done.task.unrouted is not None:
+        more = (done.memory, True)
+    return TaskRecord(done.task.id, "done", "", (done.writes, done.targets, done.sends, *more))
 
 
 def saved_done(task: Task, records: Sequence[TaskRecord]) -> Done | None:
-    """How a task ended in an earlier run, if that was saved and not taken back."""
+    """How a task ended in an earlier run, if that was saved and not taken back.
+
+    If its routers weren't asked then, that is before it, whatever this run pauses for; if they were, it isn't.
+    """
     found: Done | None = None
     for record in records:
         if record.task_id == task.id and record.kind == "done":
             found = None
             if record.content is not None:
-                writes, targets, sends, *memory = record.content
+                writes, targets, sends, *more = record.content
                 found = Done.routed(task, writes, Routes(targets, sends))
-                found.memory = memory[0] if memory else None
+                found.memory = more[0] if more else None
                 found.saved = True
+                if len(more) < 2:
+                    task.unrouted = None
+                elif task.unrouted is None:
+                    task.leave_route()
     return found
 
 

@@ -11,15 +11,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from juncture.engine import streaming
+from juncture.engine.answers import check_answers
 from juncture.engine.commit import apply, log_own, merge
 from juncture.engine.edit import edit
 from juncture.engine.effects import Done, Failed, Load, Outcome, Program, Run, Warn
 from juncture.engine.goback import Back, go_back
 from juncture.engine.interrupts import listed, match, open_questions, pauses_after
 from juncture.engine.journal import check_settlements
+from juncture.engine.pauses import decide_routes
 from juncture.engine.plan import advance, unfinished, upcoming
 from juncture.engine.state import Around, Saved, State, TaskRecord
-from juncture.engine.tables import Tables
+from juncture.engine.tables import Pauses, Tables
 from juncture.engine.task import Task
 from juncture.errors import ConfigError, InvalidUpdateError, NothingToResumeError, PendingInterruptError
 from juncture.types import MISSING, START, Interrupt, Send, StateUpdate
@@ -60,10 +62,8 @@ class Request:
     """What ``values`` shows; None for everything."""
     update_keys: frozenset[str] | None = None
     """What ``updates`` shows; None for everything."""
-    before: frozenset[str] = frozenset()
-    """Nodes to pause before."""
-    after: frozenset[str] = frozenset()
-    """Nodes to pause after."""
+    pauses: Pauses | None = None
+    """Where it pauses, from outside its nodes' code."""
     shared_keys: frozenset[str] = frozenset()
     """Of a nested graph: keys whose writes its parent takes one by one."""
     owner: str = ""
@@ -110,7 +110,7 @@ class Request:
         self.shows_values = "values" in modes
         self.shows_updates = "updates" in modes
         self.shows_tasks = self.observed or "tasks" in modes or "debug" in modes
-        self.watches = self.saving or self.shows_values or self.returns or bool(self.after)
+        self.watches = self.saving or self.shows_values or self.returns or self.pauses is not None
         self.shows_messages = "messages" in modes
         self.shows_checkpoints = "checkpoints" in modes or "debug" in modes
         self.shows_ends = self.shows_updates or self.shows_tasks or self.shows_messages
@@ -142,6 +142,8 @@ def begin(loop: Loop) -> Program:
     else:
         yield from _go_on(loop, saved)
     yield from loop.greet()
+    if loop.state.unrouted:
+        yield from decide_routes(loop)
     if request.shows_values and shown and not (request.kind == "nested" and not _visits(request, saved)):
         yield loop.values_part()
     if request.shows_messages:
@@ -272,7 +274,7 @@ def _start_over(loop: Loop, saved: Saved) -> Program:
         )
     state.step += 1
     state.sends, state.deferred, state.carried, state.paused_after = (), (), (), ()
-    state.written, state.touched, state.edited = (), (), ()
+    state.written, state.touched, state.edited, state.unrouted = (), (), (), ()
     if tables.strict:
         state.joins = {}
     loop.records = ()
@@ -286,14 +288,14 @@ def _go_on(loop: Loop, saved: Saved | None) -> Program:
             f"there is nothing to go on with: thread {request.thread_id!r} has no checkpoint. Give an input"
         )
     state = saved.state
-    over = not (state.due or state.sends or state.deferred or state.joins)
-    if request.kind == "continue" and over and loop.tables.strict:
+    over = not (state.due or state.sends or state.deferred or state.joins or state.unrouted)
+    questions = open_questions(saved.records)
+    if request.kind == "continue" and over and not questions and loop.tables.strict:
         raise NothingToResumeError(
             f"there is nothing to go on with: thread {request.thread_id!r} has finished. Give an input"
         )
     if loop.back:
         yield from loop.save("fork")
-    questions = open_questions(saved.records)
     answers = {q.id: request.answers[q.id] for q in questions if q.id in request.answers}
     new = _answer_records(loop, answers | _passed(loop, questions))
     if new:
@@ -315,6 +317,7 @@ def _take_command(loop: Loop, saved: Saved | None) -> Program:
         strict = loop.tables.strict
         answers = match(request.resume, questions, strict=strict) if questions or strict else {}
         check_settlements(saved.records if saved is not None else (), answers)
+        check_answers(questions, answers)
         request.answers.update(answers)
         if loop.back and not updates:
             yield from loop.save("fork")
@@ -363,7 +366,7 @@ def check_known(tables: Tables, state: State, thread_id: str | None) -> None:
     Raises:
         ConfigError: Names thread and node.
     """
-    due = (*state.due, *(send.node for send in state.sends), *state.deferred)
+    due = (*state.due, *(send.node for send in state.sends), *state.deferred, *state.unrouted)
     for name in due:
         if name not in tables.nodes:
             raise ConfigError(

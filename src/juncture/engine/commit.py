@@ -236,6 +236,7 @@ _REST = (
     "ran",
     "branch",
     "memory",
+    "unrouted",
 )
 _stands = attrgetter(*_REST)
 

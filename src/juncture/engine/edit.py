@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from juncture.engine.commit import apply, log_own, merge
 from juncture.engine.effects import Done, Failed, Outcome, Program, Run, Warn
 from juncture.engine.fallbacks import FALLBACK
+from juncture.engine.interrupts import lasting
 from juncture.engine.plan import advance, plan
 from juncture.engine.returns import Reader, Returned
 from juncture.engine.state import State, TaskRecord
@@ -94,12 +95,13 @@ def _superstep(loop: Loop, updates: Sequence[StateUpdate]) -> Program:
     apply(state, changes)
     _log(loop, ended)
     for place, done in enumerate(ended):
-        if done.task.node.routers:
+        if done.task.node.routers and done.task.node.name not in state.unrouted:
             ended[place] = yield from _routed(loop, done)
     old, state.due, state.sends, state.deferred = state.due, (), (), ()
     branch = state.branch
     advance(tables, state, ended)
     state.branch = branch  # the step that is due is no other one, so the tasks that still are keep their ids
+    state.unrouted = tuple([name for name in state.unrouted if name in names])
     state.ran = tuple(names)
     yield from _carry(loop, old)
 
@@ -187,9 +189,7 @@ def _log(loop: Loop, ended: Sequence[Done]) -> None:
 
 def _keep_all(loop: Loop) -> None:
     """Carries along everything that was saved about the tasks that are due: nothing of it changes."""
-    loop.state.carried = tuple(
-        record for record in loop.records if record.kind != "paused" or record.content.when == "before"
-    )
+    loop.state.carried = tuple(lasting(loop.state, loop.records))
 
 
 def _carry(loop: Loop, old: tuple[str, ...]) -> Program:
@@ -210,8 +210,12 @@ def _carry(loop: Loop, old: tuple[str, ...]) -> Program:
         if record.kind == "answer" and not record.task_id and record.name in names
     ]
     state.carried = tuple(kept)
-    if not state.due:
+    if not (state.due or state.unrouted):
         state.paused_after = ()
+    else:
+        state.carried += tuple(
+            r for r in lasting(state, records) if r.kind == "paused" and r.content.when == "after"
+        )
     if not kept:
         state.branch = loop.newest
     if dropped:
@@ -241,7 +245,7 @@ def _clear(loop: Loop) -> Program:
         yield Warn(
             f"what finished tasks of thread {loop.request.thread_id!r} wrote can't be merged, and is dropped: {error}"
         )
-    state.due, state.sends, state.deferred, state.joins = (), (), (), {}
+    state.due, state.sends, state.deferred, state.joins, state.unrouted = (), (), (), {}, ()
     state.carried, state.paused_after, loop.records = (), (), ()
 
 

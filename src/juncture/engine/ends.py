@@ -12,28 +12,13 @@ from typing import TYPE_CHECKING, Literal
 from juncture.engine import streaming
 from juncture.engine.commit import apply, log_own, merge
 from juncture.engine.effects import Done, Emit, Ending, Escaped, Failed, Paused, Program, Stopped, Tell, Warn
-from juncture.engine.interrupts import static_question
 from juncture.engine.journal import doubts_in
 from juncture.engine.state import TaskRecord
-from juncture.engine.tables import ENTRY
-from juncture.engine.task import Task
 from juncture.errors import InvalidUpdateError, described, note
-from juncture.types import Interrupt
+from juncture.types import MISSING, Interrupt
 
 if TYPE_CHECKING:
     from juncture.engine.run import Loop
-
-
-def static_stops(loop: Loop, when: Literal["before", "after"], tasks: Sequence[Task]) -> list[Interrupt]:
-    """The static pauses at this point that weren't made yet."""
-    request = loop.request
-    names = request.before if when == "before" else request.after
-    stops: dict[str, Interrupt] = {}
-    for task in tasks:
-        name = task.node.name
-        if (name in names or "*" in names) and name not in stops and task.node.kind != ENTRY:
-            stops[name] = static_question(request.origin, request.namespace, task.step, name, when)
-    return list(stops.values())
 
 
 def just_paused(loop: Loop) -> bool:
@@ -49,11 +34,12 @@ def pause(loop: Loop, questions: list[Interrupt], *, saved: bool = False) -> Pro
         for question in questions:
             values, step = dict(loop.state.values), loop.state.step + (question.when == "before")
             yield Tell("interrupt", values, step, node=question.node, content=(question,))
-    yield from _show_pause(loop, questions)
+    yield from show_pause(loop, questions)
     loop.ending = Ending("interrupted", loop.state, questions)
 
 
-def _show_pause(loop: Loop, questions: list[Interrupt]) -> Program:
+def show_pause(loop: Loop, questions: list[Interrupt]) -> Program:
+    """Shows the questions with which the run ends."""
     request = loop.request
     if request.shows_updates:
         shown = [q for q in questions if q.when == "inside"] if not loop.tables.strict else questions
@@ -79,7 +65,7 @@ def not_done(loop: Loop) -> Program:
         raise first_failure(failures, questions)
     early = next((o.why for o in loop.outcomes if isinstance(o, Stopped) and o.why is not None), None)
     if questions:
-        yield from _show_pause(loop, questions)
+        yield from show_pause(loop, questions)
     status = "interrupted" if early is None else early.status
     loop.ending = Ending(status, loop.state, questions, why=early)
 
@@ -127,6 +113,11 @@ def question_records(
 ) -> list[TaskRecord]:
     """Open questions, as they are saved."""
     return [TaskRecord(task_id, kind, question.id, question) for question in questions]
+
+
+def taken_back(task_id: str, questions: Sequence[Interrupt]) -> list[TaskRecord]:
+    """Takes back the answers that a node refused: their questions are open again."""
+    return [TaskRecord(task_id, "answer", q.id, MISSING) for q in questions if q.error is not None]
 
 
 def revoked(ended: Sequence[Done], error: Exception) -> list[TaskRecord]:

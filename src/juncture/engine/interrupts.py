@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from juncture.engine.state import State, TaskRecord
 from juncture.errors import InterruptError, NothingToResumeError
-from juncture.types import Answer, Answers, Interrupt, When
+from juncture.types import MISSING, Answer, Answers, Interrupt, When
 
 
 def question_id(thread_id: str, namespace: tuple[str, ...], task_id: str, identity: str) -> str:
@@ -33,12 +33,18 @@ def static_question(
 def open_questions(records: Iterable[TaskRecord]) -> list[Interrupt]:
     """The questions without an answer, in the order asked, each once."""
     records = list(records)
-    answered = {record.name for record in records if record.kind == "answer"}
+    answered = answers_in(records)
     found: dict[str, Interrupt] = {}
     for record in records:
         if record.kind in ("question", "paused", "doubt") and record.name not in answered:
             found[record.name] = record.content
     return list(found.values())
+
+
+def answers_in(records: Iterable[TaskRecord]) -> dict[str, Any]:
+    """The answers that hold, by the id of their question: of several the last, and none where that was taken back."""
+    answers = {record.name: record.content for record in records if record.kind == "answer"}
+    return {name: answer for name, answer in answers.items() if answer is not MISSING}
 
 
 def pauses_after(thread_id: str, namespace: tuple[str, ...], state: State) -> list[TaskRecord]:
@@ -47,6 +53,17 @@ def pauses_after(thread_id: str, namespace: tuple[str, ...], state: State) -> li
         static_question(thread_id, namespace, state.step, node, "after") for node in state.paused_after
     ]
     return [TaskRecord("", "paused", question.id, question) for question in questions]
+
+
+def lasting(state: State, records: Iterable[TaskRecord]) -> list[TaskRecord]:
+    """The records without those that the state says by itself (`pauses_after`)."""
+    return [
+        record
+        for record in records
+        if record.kind != "paused"
+        or record.content.when == "before"
+        or record.content.node not in state.paused_after
+    ]
 
 
 def match(resume: Any, questions: Sequence[Interrupt], *, strict: bool = True) -> dict[str, Any]:

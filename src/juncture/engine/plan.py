@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from juncture.engine.effects import Done
 from juncture.engine.state import State
 from juncture.engine.tables import Tables
-from juncture.engine.task import Task, task_id
+from juncture.engine.task import Task, route_id, task_id
 from juncture.errors import StuckJoinError
 from juncture.types import Send
 
@@ -45,8 +45,12 @@ def plan(tables: Tables, state: State, remaining: int) -> list[Task]:
 def upcoming(tables: Tables, state: State) -> list[tuple[str, str, tuple[str | int, ...]]]:
     """The tasks of the step that follows, in plan order: (id, node, path), as a snapshot shows them."""
     branch, step = state.branch.partition(">")[0], state.step + 1
-    names = state.due or _held(tables, state)
+    names = state.due or (() if state.unrouted else _held(tables, state))
     return [
+        *(
+            (route_id(name, state.step, place), name, ("route", place, name))
+            for place, name in enumerate(state.unrouted)
+        ),
         *((task_id(name, step, -1, branch), name, ("edge", name)) for name in names),
         *(
             (task_id(send.node, step, index, branch), send.node, ("send", index, send.node))
@@ -123,8 +127,8 @@ def _partly_filled(tables: Tables, state: State) -> list[str]:
 
 
 def unfinished(tables: Tables, state: State) -> bool:
-    """Whether a further step is due now, or once nothing else is."""
-    return bool(state.due or state.sends or state.deferred) or any(
+    """Whether a further step is due now, once nothing else is, or for all that is known of a route that wasn't decided."""
+    return bool(state.due or state.sends or state.deferred or state.unrouted) or any(
         name in tables.joins and tables.joins[name].policy == "arrived" for name in state.joins
     )
 

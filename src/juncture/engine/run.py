@@ -47,19 +47,13 @@ from juncture.engine.effects import (
     Wait,
     Warn,
 )
-from juncture.engine.ends import (
-    just_paused,
-    no_parent,
-    not_done,
-    pause,
-    question_records,
-    revoked,
-    static_stops,
-)
+from juncture.engine.ends import no_parent, not_done, pause, question_records, revoked, taken_back
 from juncture.engine.fallbacks import fall_back, falls_back, recalled
+from juncture.engine.interrupts import answers_in
 from juncture.engine.journal import doubt_records, journal
 from juncture.engine.limits import timed_out
-from juncture.engine.plan import advance, plan, revive, unfinished
+from juncture.engine.pauses import Stops, after_tasks, before_step, stand
+from juncture.engine.plan import advance, plan, revive
 from juncture.engine.retry import delay_before_retry
 from juncture.engine.state import State, TaskRecord
 from juncture.engine.tables import Tables
@@ -97,6 +91,7 @@ class Loop:
         "running",
         "state",
         "stopping",
+        "stops",
         "tables",
         "taken",
         "tasks",
@@ -119,6 +114,8 @@ class Loop:
         self.taken = 0
         self.stopping = False
         self.undone = False
+        self.stops: Stops | None = None
+        """Where to pause after the step, once that is looked for."""
         self.ending: Ending | None = None
         self.failed: Task | None = None
         self.asked: list[Interrupt] = []
@@ -153,8 +150,7 @@ class Loop:
                 self.ending = Ending(why.status, self.state, why=why)
                 break
             tasks = self.tasks = plan(self.tables, self.state, request.limit - self.taken - late)
-            if request.before and not just_paused(self) and (stops := static_stops(self, "before", tasks)):
-                yield from pause(self, stops)
+            if request.pauses is not None and (yield from before_step(self, tasks)):
                 break
             self.taken += 1
             if len(tasks) == 1 and not (self.records or request.shows_tasks or self.ahead):
@@ -172,6 +168,8 @@ class Loop:
                     yield from self._collect(event)
             else:
                 yield from self._start()
+            if (request.pauses is not None or self.stops is not None) and not self.undone:
+                yield from after_tasks(self)
             if self.undone:
                 if self.ahead is not None:
                     yield from self.ahead.drain(cancels=self.stopping)
@@ -292,7 +290,7 @@ class Loop:
             mine = [record for record in self.records if record.task_id == task.id]
             if not mine:
                 continue
-            answered = {record.name for record in mine if record.kind == "answer"}
+            answered = answers_in(mine)
             asked = [record for record in mine if record.kind == "question"]
             waiting = [record.content for record in asked if record.name not in answered]
             static = any(
@@ -301,6 +299,8 @@ class Loop:
             done = saved_done(task, mine)
             if done is not None:
                 self.outcomes[task.place] = done
+                if task.unrouted is not None:
+                    self.stops = Stops()  # its routers weren't asked: they are, whatever this run pauses for
                 if self.request.shows_updates:
                     yield self._update_part(done)
                 continue
@@ -423,7 +423,10 @@ class Loop:
         self.undone = True
         self.unsaved += [TaskRecord(task.id, "nested", head, level) for level, head in task.stands]
         if isinstance(event, Paused):
-            self.unsaved += question_records(task.id, event.questions)
+            self.unsaved += [
+                *question_records(task.id, event.questions),
+                *taken_back(task.id, event.questions),
+            ]
         elif isinstance(event, Failed):
             self.unsaved.append(TaskRecord(task.id, "failed", "", described(event.error)))
             self.unsaved += doubt_records(task.id, event.error)
@@ -503,11 +506,8 @@ class Loop:
         state, request = self.state, self.request
         if request.returns:
             self._log(self.outcomes)  # pyright: ignore[reportArgumentType] - all are Done
-        stops = static_stops(self, "after", self.tasks) if request.after else []
-        if stops and not unfinished(self.tables, state):
-            stops = []  # the run ends here anyway
-        state.paused_after = tuple([stop.node or "" for stop in stops]) if stops else ()
-        state.carried = tuple(self.records)
+        state.paused_after, state.carried = (), tuple(self.records)
+        stops = stand(self) if self.stops is not None else []
         if request.saving:
             state.edited = ()
             state.ran = self.last_nodes

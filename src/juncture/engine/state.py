@@ -26,7 +26,7 @@ class TaskRecord:
     ``done``      its writes and routes; the task never runs again.
     ``failed``    the text of its exception; the task runs again.
     ``question``  an open `juncture.types.Interrupt`.
-    ``answer``    the answer to a question.
+    ``answer``    the answer to a question; `MISSING` if it was taken back, because the node refused it.
     ``call``      the result of a call made inside it.
     ``intent``    an effect that is about to be made: an `engine.journal.Intent`, or None if that was taken back.
     ``once``      what such an effect gave.
@@ -41,7 +41,8 @@ class TaskRecord:
     """What it is about, unique with task and kind: the identity of a question or call; for ``nested``, the nested graph's
     checkpoint; empty otherwise."""
     content: Any
-    """For ``done``: ``(writes, targets, sends)``, or None if that was taken back; for ``nested``, the nested graph's level
+    """For ``done``: ``(writes, targets, sends)``, and if there is something to say, where its nested graph stands (or
+    None), and True if its routers weren't asked; None if all that was taken back. For ``nested``, the nested graph's level
     in the namespace; otherwise as the kind says."""
 
 
@@ -78,6 +79,8 @@ class State:
     """The other keys that a nested graph itself wrote, sorted; its parent takes their final value."""
     paused_after: tuple[str, ...] = ()
     """The nodes after which the run paused at this point; empty if it didn't."""
+    unrouted: tuple[str, ...] = ()
+    """The nodes whose routers weren't asked yet where they lead, each once for every task, in plan order."""
     carried: tuple[TaskRecord, ...] = ()
     """What was saved about tasks of the next step beside an earlier checkpoint, before a command's update made this
     one; it counts as if it stood beside this one, before what does."""

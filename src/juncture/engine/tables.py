@@ -180,6 +180,44 @@ class Node:
     routes: bool = False
     """Edges lead out of it (also to `END`), so that a ``goto`` would be a second way of routing."""
 
+    ask_before: Node | None = None
+    """Asked before it with ``(its task, None)`` as what was sent: what it returns is asked, None for nothing."""
+    ask_after: Node | None = None
+    """Asked after it with ``(its task, what it wrote)`` as what was sent, likewise."""
+    route_later: bool = False
+    """A pause after it comes before its route. Without `ask_after`, it always pauses there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Some of the points of one kind at which a run pauses."""
+
+    names: frozenset[str] = frozenset()
+    """The nodes; ``*`` for all."""
+    asks: Node | None = None
+    """Instead of names: asked with the state, whether to pause there, whichever nodes they are."""
+
+    def __bool__(self) -> bool:
+        return bool(self.names) or self.asks is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """Where a run pauses, from outside its nodes' code."""
+
+    before: Places = Places()
+    after: Places = Places()
+    route: Places = Places()
+    """After a node and before its route."""
+    hooks: bool = False
+    """Some nodes have functions that say where to pause, or leave their routes."""
+
+    def may_hold(self, name: str) -> bool:
+        """Whether a pause may come before or after a node; what comes after a route that is left may be any."""
+        if self.hooks or self.route or self.before.asks is not None or self.after.asks is not None:
+            return True
+        return any(name in places.names or "*" in places.names for places in (self.before, self.after))
+
 
 @dataclass(slots=True, eq=False)
 class Tables:
@@ -202,8 +240,8 @@ class Tables:
     deferred: frozenset[str] = frozenset()
     quick_keys: Any = frozenset[str]()
     """A keys view of what may be written without a check; empty if the state is one value."""
-    interrupt_before: frozenset[str] = frozenset()
-    interrupt_after: frozenset[str] = frozenset()
+    pauses: Pauses | None = None
+    """Where it pauses from outside its nodes' code; None for nowhere."""
     volatile: tuple[Key, ...] = ()
     """Keys that a step without a write changes."""
     untracked: frozenset[str] = frozenset()

@@ -8,6 +8,7 @@ going back in time, the branch; it is unique within a thread's namespace.
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 from juncture.engine.state import State, TaskRecord
@@ -56,6 +57,8 @@ class Task:
     """For a call: what it is known by within its parent."""
     call: Any = None
     """For a call: the event that asked for it."""
+    unrouted: Node | None = None
+    """The node with its routers, where these are asked apart from its code: `node` is then without."""
     branch = ""
     """Which branch of the thread's history it belongs to, after going back in time."""
 
@@ -83,6 +86,16 @@ class Task:
         """Unique within the thread's namespace and stable over restarts; also its part of a nested namespace."""
         return self.identity or task_id(self.node.name, self.step, self.send, self.branch)
 
+    def become(self, node: Node) -> None:
+        """Takes the node that a factory made, in place of the one that stood for it."""
+        self.node = node
+        if self.unrouted is not None:
+            self.leave_route()
+
+    def leave_route(self) -> None:
+        """Has its routers left out of its tries; they are asked apart."""
+        self.unrouted, self.node = self.node, replace(self.node, routers=())
+
     def __repr__(self) -> str:
         return f"<task {self.id} attempt {self.attempt}>"
 
@@ -91,6 +104,11 @@ def task_id(node: str, step: int, send: int, branch: str) -> str:
     """The id of a task; ``send`` is its place among the sends of the step, or -1."""
     place = f"{step}" if send < 0 else f"{step}.{send}"
     return f"{node}:{place}~{branch}" if branch else f"{node}:{place}"
+
+
+def route_id(node: str, step: int, place: int) -> str:
+    """The id of a task that only asks a node's routers, after the step; ``place`` is the one in `State.unrouted`."""
+    return f"{node}:{step}.{place}~route"
 
 
 def input_of(task: Task, flat: Flat | None) -> Any:

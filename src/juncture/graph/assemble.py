@@ -31,6 +31,7 @@ from juncture.engine.values import ATOMS, CONTAINERS, copied, copied_dict, copie
 from juncture.errors import GraphBuildError, InvalidUpdateError, note
 from juncture.graph.inject import injected, kind_of
 from juncture.graph.overall_state import OverAllState, Rules, StateView
+from juncture.graph.pausing import Wanted, add_hooks, pauses_of, predicate_node
 from juncture.graph.policies import cache_rule
 from juncture.graph.schema import (
     Field,
@@ -53,8 +54,7 @@ def assemble(
     name: str,
     *,
     checkpointer: Any,
-    interrupt_before: frozenset[str],
-    interrupt_after: frozenset[str],
+    pauses: Wanted,
     debug: bool,
     dataflow: bool,
 ) -> Tables:
@@ -65,11 +65,15 @@ def assemble(
     """
     return _Assembly(graph, name).tables(
         checkpointer=checkpointer,
-        interrupt_before=interrupt_before,
-        interrupt_after=interrupt_after,
+        pauses=pauses,
         debug=debug,
         dataflow=dataflow,
     )
+
+
+def asker(graph: StateGraph[Any, Any, Any, Any], name: str) -> Callable[[Callable[..., Any], str], Node]:
+    """What makes a node of a predicate on the state of a graph that was assembled."""
+    return lambda function, option: _Assembly(graph, name).predicate(function, option)
 
 
 class _Assembly:
@@ -354,6 +358,7 @@ class _Assembly:
         new.fallback = node.fallback
         new.successors, new.joins, new.routers = node.successors, node.joins, node.routers
         new.routes, new.straight, new.leads = node.routes, node.straight, node.leads
+        new.ask_before, new.ask_after, new.route_later = node.ask_before, node.ask_after, node.route_later
         return new
 
     @staticmethod
@@ -484,19 +489,26 @@ class _Assembly:
             found.update(name for name in declared if name != END)
         return frozenset(found)
 
+    def predicate(self, function: Callable[..., Any], option: str) -> Node:
+        """The node that asks a function of the state whether to pause."""
+        from juncture.graph.specs import BranchSpec
+
+        return predicate_node(self._router(START, BranchSpec(option, function, None)), option)
+
     # ---- the whole
 
     def tables(
         self,
         *,
         checkpointer: Any,
-        interrupt_before: frozenset[str],
-        interrupt_after: frozenset[str],
+        pauses: Wanted,
         debug: bool,
         dataflow: bool,
     ) -> Tables:
         graph = self.graph
         nodes = {name: self._handled(spec, self._node(spec)) for name, spec in sorted(graph.nodes.items())}
+        for name, spec in graph.nodes.items():
+            add_hooks(nodes[name], spec)
         entry = Node(START, ENTRY, None, copied_values, copied, root_value=self.root)
         joins = self._joins()
         deferred = frozenset(node.name for node in nodes.values() if node.defer)
@@ -519,8 +531,7 @@ class _Assembly:
             strict=graph.strict,
             deferred=deferred,
             quick_keys=frozenset() if slow or self.root else self.keys.keys(),
-            interrupt_before=interrupt_before,
-            interrupt_after=interrupt_after,
+            pauses=pauses_of(pauses, self.predicate, hooks=any(map(_says_where, graph.nodes.values()))),
             volatile=tuple(key for key in self.keys.values() if key.channel.volatile),
             untracked=frozenset(n for n, key in self.keys.items() if not key.channel.tracked),
             finishing=tuple(k for k in self.keys.values() if type(k.channel).finish is not Channel.finish),
@@ -571,6 +582,11 @@ def _some(names: Sequence[str]) -> Project:
     return lambda values, flat=None: {
         name: copied_value(name, values[name], flat) for name in names if name in values
     }
+
+
+def _says_where(spec: NodeSpec) -> bool:
+    """Whether a node says for itself where to pause."""
+    return spec.interrupt_before_route or not (spec.interrupt_before is None and spec.interrupt_after is None)
 
 
 def _is_exposed(node: Node) -> bool:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from juncture.cache.base import Cache
     from juncture.graph.compiled import CompiledGraph
+    from juncture.graph.pausing import Names
     from juncture.savers.base import Saver
     from juncture.store.base import Store
 
@@ -175,6 +176,9 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         error_handler: Callable[..., Any] | None = None,
         writes: Collection[str] | None = None,
         cache_policy: CachePolicy | None = None,
+        interrupt_before: Callable[..., Any] | None = None,
+        interrupt_after: Callable[..., Any] | None = None,
+        interrupt_before_route: bool = False,
     ) -> Self:
         """Adds a node.
 
@@ -202,6 +206,12 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                 compiled with ``schedule="dataflow"``. Writing another key is an error.
             cache_policy: That its results are kept in the graph's cache, and used again. Not for graphs, generators, and nodes
                 with ``inline=True``.
+            interrupt_before: Asked before it runs, with what it is handed: what this function returns is asked, and the run
+                pauses; None or False for no pause. It may have ``runtime`` and ``config`` parameters, and be async.
+            interrupt_after: Asked after it has run, with what it was handed and what it wrote, likewise. The pause comes
+                after the step was committed.
+            interrupt_before_route: A pause after it comes before its routers are asked: they are when the run goes on, about
+                the state as it then is. Without `interrupt_after`, every run of it pauses there.
 
         Raises:
             GraphBuildError: The name is taken, reserved or malformed, there is no action, a code doesn't exist, or a time
@@ -231,6 +241,9 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             read_fallback(error_handler, name),
             self._read_writes(name, writes),
             read_cache_policy(cache_policy, name, inline=inline),
+            interrupt_before,
+            interrupt_after,
+            interrupt_before_route,
         )
         return self
 
@@ -477,8 +490,9 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         self,
         checkpointer: Saver | str | bool | None = None,
         *,
-        interrupt_before: Sequence[str] | Literal["*"] | None = None,
-        interrupt_after: Sequence[str] | Literal["*"] | None = None,
+        interrupt_before: Names | None = None,
+        interrupt_after: Names | None = None,
+        interrupt_before_route: Names | None = None,
         debug: bool = False,
         name: str | None = None,
         durability: Literal["sync", "async", "exit"] = "sync",
@@ -496,8 +510,11 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                 ``"file:folder"``). None: nothing is kept, or, as a nested graph, what the enclosing graph uses. False: nothing is
                 kept, whatever the enclosing graph does. True, for a nested graph: what None means, and each time that its
                 node runs on a thread, it goes on from the state it ended with the time before.
-            interrupt_before: Nodes to pause before; ``"*"`` for all.
-            interrupt_after: Nodes to pause after; ``"*"`` for all.
+            interrupt_before: Nodes to pause before; ``"*"`` for all; or a function of the state that says whether to pause,
+                sync or async.
+            interrupt_after: Likewise after; the function sees the state with what the step wrote.
+            interrupt_before_route: Likewise after nodes and before their routers are asked, which they are when the run goes
+                on, about the state as it then is: people may have edited it.
             debug: Compare what nodes were handed with what is left of it, and raise `StateMutationError` where an object
                 was changed in place.
             name: The graph's name, and its node's when it is added to another.
@@ -528,6 +545,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             checkpointer,
             interrupt_before=interrupt_before,
             interrupt_after=interrupt_after,
+            interrupt_before_route=interrupt_before_route,
             debug=debug,
             name=name,
             durability=durability,

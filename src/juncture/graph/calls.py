@@ -6,7 +6,7 @@ import os
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from juncture.drivers.base import Driver
 from juncture.drivers.context import CURRENT, TaskContext
@@ -20,6 +20,7 @@ from juncture.engine.goback import Back, where_it_stood
 from juncture.engine.nested import note_where_it_stands
 from juncture.engine.returns import Reader, Returned
 from juncture.engine.streaming import values_payload
+from juncture.engine.tables import Pauses
 from juncture.engine.values import admitted
 from juncture.errors import (
     ConfigError,
@@ -29,14 +30,16 @@ from juncture.errors import (
     ParentCommand,
     Pause,
 )
+from juncture.graph.assemble import asker
 from juncture.graph.config import read_config
 from juncture.graph.finishing import finish_of, leaving
 from juncture.graph.given import read_context, read_control, read_output_keys
 from juncture.graph.inside import check_goes_on, enter
 from juncture.graph.listening import atell_end, observer_of, tell_end
 from juncture.graph.namespaces import nested_graph
-from juncture.graph.options import Names, OnFinish, chosen
-from juncture.graph.validate import check_interrupts
+from juncture.graph.options import OnFinish, chosen
+from juncture.graph.pausing import Names, Wanted, pauses_of
+from juncture.graph.validate import check_pauses
 from juncture.observe.listeners import Event, Listener
 from juncture.persistence.asking import aperformed, performed
 from juncture.persistence.threads import Durability, OnBusy, ThreadLog
@@ -60,6 +63,8 @@ if TYPE_CHECKING:
     from juncture.persistence.leases import Held
     from juncture.savers.base import Saver
 
+_NOWHERE: Final = Wanted()
+
 
 class Call:
     """One call. Making it checks everything that the caller gave."""
@@ -75,6 +80,7 @@ class Call:
         output_keys: str | Sequence[str] | None = None,
         interrupt_before: Names | None = None,
         interrupt_after: Names | None = None,
+        interrupt_before_route: Names | None = None,
         durability: Durability | None = None,
         on_busy: OnBusy = "raise",
         timings: bool = False,
@@ -124,8 +130,7 @@ class Call:
         self.log = self._log(chosen("durability", durability or graph.durability), self.on_busy)
         self.on_finish, self.kept_as = finish_of(self, on_finish)
         """What becomes of the thread at the end; and in which its checkpoints are now, None if it was deleted."""
-        self.before = self._pauses(interrupt_before, graph.tables.interrupt_before)
-        self.after = self._pauses(interrupt_after, graph.tables.interrupt_after)
+        self.pauses = self._pauses(Wanted(interrupt_before, interrupt_after, interrupt_before_route))
         self.observer = None if supersteps is not None else observer_of(self, listeners)
         self.watched = self.observer is not None and not (self.outer is not None and self.nested)
         """Somebody listens to this run, and it isn't part of another."""
@@ -140,16 +145,16 @@ class Call:
             self.namespace = (*self.namespace[:-1], self.graph.name)
         self.thread_id = outer.program.shared.thread_id
 
-    def _pauses(self, names: Names | None, compiled: frozenset[str]) -> frozenset[str]:
-        if names is not None:
-            if self.graph.tables.strict:
-                check_interrupts(names, self.graph.tables.nodes)
-            chosen = frozenset("*") if names == "*" else frozenset(names)
-        else:
-            chosen = compiled
-        if chosen and self.log is None and self.graph.tables.strict:
+    def _pauses(self, wanted: Wanted) -> Pauses | None:
+        graph, compiled = self.graph, self.graph.tables.pauses
+        if wanted == _NOWHERE and compiled is None:
+            return None
+        if graph.tables.strict:
+            check_pauses(wanted, graph.tables.nodes)
+        chosen = pauses_of(wanted, asker(graph.builder, graph.name), compiled)
+        if chosen is not None and self.log is None and graph.tables.strict:
             raise ConfigError(
-                "interrupt_before and interrupt_after need a saver, or the run could never go on. Compile the graph with "
+                "interrupt_before, interrupt_after and interrupt_before_route need a saver, or the run could never go on. Compile the graph with "
                 'one, for example compile(checkpointer="memory:"), and give a thread_id'
             )
         return chosen
@@ -228,8 +233,7 @@ class Call:
             modes=shared.modes,
             value_keys=self.output_keys if not streaming or restricts else None,
             update_keys=self.output_keys if restricts else None,
-            before=self.before,
-            after=self.after,
+            pauses=self.pauses,
             owner=self.owner,
             memory="",
             steered=self.control is not None and (self.log is not None or not self.nested),

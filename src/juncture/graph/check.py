@@ -21,6 +21,7 @@ from juncture.graph.check_routes import routes
 from juncture.graph.check_structure import loops, structure, stuck_joins, unequal, unreachable
 from juncture.graph.compiled import CompiledGraph
 from juncture.graph.outline import Outline, Reader, outline
+from juncture.graph.pausing import Wanted
 from juncture.graph.validate import faults
 
 if TYPE_CHECKING:
@@ -41,8 +42,7 @@ def check_builder(graph: StateGraph[Any, Any, Any, Any]) -> Report:
                 graph,
                 "graph",
                 checkpointer=None,
-                interrupt_before=frozenset(),
-                interrupt_after=frozenset(),
+                pauses=Wanted(),
                 debug=False,
                 dataflow=False,
             )

@@ -18,8 +18,9 @@ from juncture.graph.assemble import assemble
 from juncture.graph.calls import Call
 from juncture.graph.drawing.face import Drawable
 from juncture.graph.inside import enter
-from juncture.graph.options import Names, OnFinish, RunOptions, Shape, chosen, shaper
+from juncture.graph.options import OnFinish, RunOptions, Shape, chosen, shaper
 from juncture.graph.overall_state import OverAllState, check_input
+from juncture.graph.pausing import Names, Wanted
 from juncture.graph.policies import cache_spaces, opened_cache
 from juncture.graph.validate import validate
 from juncture.observe.listeners import Event, Listener, OnListenerError, read_listeners, read_on_error
@@ -56,6 +57,7 @@ class CompiledGraph(ThreadAccess, Drawable, Generic[StateT, ContextT, InputT, Ou
         *,
         interrupt_before: Names | None = None,
         interrupt_after: Names | None = None,
+        interrupt_before_route: Names | None = None,
         debug: bool = False,
         name: str | None = None,
         durability: Durability = "sync",
@@ -67,7 +69,8 @@ class CompiledGraph(ThreadAccess, Drawable, Generic[StateT, ContextT, InputT, Ou
         on_finish: OnFinish = "keep",
     ) -> None:
         """See `StateGraph.compile`."""
-        validate(builder, interrupt_before, interrupt_after)
+        pauses = Wanted(interrupt_before, interrupt_after, interrupt_before_route)
+        validate(builder, pauses)
         self.builder = builder
         self.name = name or "graph"
         self.durability: Durability = chosen("durability", durability)
@@ -81,7 +84,7 @@ class CompiledGraph(ThreadAccess, Drawable, Generic[StateT, ContextT, InputT, Ou
                 "one, or leave on_finish out"
             )
         self.cache, self._owns_cache = opened_cache(cache)
-        if (interrupt_before or interrupt_after) and builder.strict and checkpointer is False:
+        if pauses and builder.strict and checkpointer is False:
             raise GraphBuildError(
                 "a graph that keeps nothing (checkpointer=False) can't be paused: remove interrupt_…"
             )
@@ -89,8 +92,7 @@ class CompiledGraph(ThreadAccess, Drawable, Generic[StateT, ContextT, InputT, Ou
             builder,
             self.name,
             checkpointer=checkpointer,
-            interrupt_before=frozenset(interrupt_before or ()) if interrupt_before != "*" else frozenset("*"),
-            interrupt_after=frozenset(interrupt_after or ()) if interrupt_after != "*" else frozenset("*"),
+            pauses=pauses,
             debug=debug,
             dataflow=chosen("schedule", schedule) == "dataflow",
         )
@@ -105,7 +107,7 @@ class CompiledGraph(ThreadAccess, Drawable, Generic[StateT, ContextT, InputT, Ou
         self.runs: dict[Driver, str] = {}
         """What runs now, with the id of its run."""
         self.codec = _codec(builder, self.tables)
-        self.outline = _checked(self, {*(interrupt_before or ()), *(interrupt_after or ())})
+        self.outline = _checked(self, pauses.nodes())
 
     def _input_updates(self, given: Any, before: Any) -> Mapping[str, Any] | None:
         """An input that is an object of one of the graph's types, as an update."""

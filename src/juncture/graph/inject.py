@@ -19,8 +19,10 @@ INJECTABLE: Final[dict[str, str]] = {
 """Parameter name -> what it is filled with. Matched by name, whatever the annotation."""
 
 
-def injected(function: Callable[..., Any], owner: str, *, handles: bool = False) -> dict[str, str]:
-    """Parameter -> what fills it. Positional-only and ``*args`` parameters are never filled.
+def injected(
+    function: Callable[..., Any], owner: str, *, handles: bool = False, takes: int = 1
+) -> dict[str, str]:
+    """Parameter -> what fills it. Positional-only and ``*args`` parameters are never filled, nor the first `takes`.
 
     What `handles` errors may also ask for the ``error``.
 
@@ -33,16 +35,16 @@ def injected(function: Callable[..., Any], owner: str, *, handles: bool = False)
         return {}
     known = INJECTABLE | {"error": "error"} if handles else INJECTABLE
     plan: dict[str, str] = {}
-    taken = False
+    taken = 0
     bound = _bound(function)
     for parameter in parameters:
         if parameter.name in bound:
             continue
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            taken = taken or parameter.kind is parameter.VAR_POSITIONAL
+            taken = takes if parameter.kind is parameter.VAR_POSITIONAL else taken
             continue
-        if not taken and parameter.kind is not parameter.KEYWORD_ONLY:
-            taken = True
+        if taken < takes and parameter.kind is not parameter.KEYWORD_ONLY:
+            taken += 1
         elif parameter.kind is not parameter.POSITIONAL_ONLY and parameter.name in known:
             plan[parameter.name] = known[parameter.name]
             if parameter.name == "store" and _takes_none(parameter):
@@ -53,8 +55,13 @@ def injected(function: Callable[..., Any], owner: str, *, handles: bool = False)
                 f"{', '.join(known)}; give anything else a default, or bind it with functools.partial",
                 node=None,
             )
-    if not taken:
-        raise GraphBuildError(f"{owner} takes no positional argument, so its input can't be given to it")
+    if taken < takes:
+        missing = (
+            "no positional argument, so its input"
+            if takes == 1
+            else "one positional argument, so the node's result"
+        )
+        raise GraphBuildError(f"{owner} takes {missing} can't be given to it")
     return plan
 
 

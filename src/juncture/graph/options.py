@@ -11,13 +11,13 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar
 from juncture.drivers.run import Part
 from juncture.errors import ConfigError
 from juncture.graph.config import read_modes
+from juncture.graph.pausing import Names
 from juncture.observe.listeners import Event, Listener
 from juncture.persistence.threads import Durability, OnBusy
 from juncture.steering import RunControl
 from juncture.types import ContextT, StreamMode, StreamPart
 
 OnFinish: TypeAlias = Literal["keep", "archive", "delete"]
-Names: TypeAlias = Sequence[str] | Literal["*"]
 _C = TypeVar("_C")
 _CHOICES: Final = {
     "durability": ("sync", "async", "exit"),
@@ -35,9 +35,11 @@ class RunOptions(TypedDict, Generic[ContextT], total=False):
     thread_id: str | None
     """The thread, instead of in the config. Needed with a saver."""
     interrupt_before: Names | None
-    """Nodes to pause before, instead of those given at compile."""
+    """Nodes to pause before, ``"*"``, or a function of the state; instead of what was given at compile."""
     interrupt_after: Names | None
-    """Nodes to pause after, instead of those given at compile."""
+    """Likewise after."""
+    interrupt_before_route: Names | None
+    """Likewise after nodes and before their routes, which are decided when the run goes on."""
     durability: Durability | None
     """When a step is durable: ``"sync"`` (the default) before the next one starts; ``"async"`` in order, while the next
     ones run; ``"exit"`` when the run ends, however it does, and not if its process is killed."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from juncture.engine.commit import apply, merge
 from juncture.engine.fallbacks import FALLBACK
-from juncture.engine.interrupts import open_questions, pauses_after
+from juncture.engine.interrupts import answers_in, open_questions, pauses_after
 from juncture.engine.plan import unfinished, upcoming
 from juncture.engine.state import Saved, State, TaskRecord
 from juncture.engine.streaming import updates_payload, values_payload
@@ -58,19 +58,20 @@ def all_records(saved: Saved, thread_id: str, namespace: tuple[str, ...]) -> lis
 def due_tasks(tables: Tables, state: State, records: Sequence[TaskRecord]) -> list[Due]:
     """The tasks of the step that follows, in plan order."""
     due = [Due(*task) for task in upcoming(tables, state)]
-    answered = {record.name for record in records if record.kind == "answer"}
+    answered = answers_in(records)
     for task in due:
         for record in records:
             if record.task_id in (task.id, FALLBACK + task.id):
                 _note(task, record, answered)
             elif record.kind == "paused" and record.name not in answered:
                 question: Interrupt = record.content
-                if question.when == "before" and question.node == task.name:
+                when = "after" if task.path[0] == "route" else "before"
+                if question.when == when and question.node == task.name:
                     task.questions.append(question)
     return due
 
 
-def _note(task: Due, record: TaskRecord, answered: set[str]) -> None:
+def _note(task: Due, record: TaskRecord, answered: Mapping[str, Any]) -> None:
     if record.kind == "done":
         task.writes, task.error = (None if record.content is None else record.content[0]), None
         if record.content is not None:

@@ -36,6 +36,9 @@ class NodeSpec:
     error_handler: Callable[..., Any] | None = None
     writes: frozenset[str] | None = None
     cache_policy: CachePolicy | None = None
+    interrupt_before: Callable[..., Any] | None = None
+    interrupt_after: Callable[..., Any] | None = None
+    interrupt_before_route: bool = False
 
 
 @dataclass(slots=True, eq=False)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +16,11 @@ from juncture.types import END, START, Command
 
 if TYPE_CHECKING:
     from juncture.graph.builder import StateGraph
+    from juncture.graph.pausing import Wanted
     from juncture.graph.specs import BranchSpec
 
 
-def validate(
-    graph: StateGraph[Any, Any, Any, Any],
-    interrupt_before: Sequence[str] | str | None,
-    interrupt_after: Sequence[str] | str | None,
-) -> None:
+def validate(graph: StateGraph[Any, Any, Any, Any], pauses: Wanted) -> None:
     """Checks that the graph can run.
 
     Raises:
@@ -33,8 +30,7 @@ def validate(
         raise GraphBuildError(
             f"{fault.message}. {fault.remedy}", node=fault.nodes[0] if fault.nodes else None
         )
-    for names in (interrupt_before, interrupt_after):
-        check_interrupts(names, graph.nodes)
+    check_pauses(pauses, graph.nodes)
 
 
 def faults(graph: StateGraph[Any, Any, Any, Any]) -> Iterator[Finding]:
@@ -63,19 +59,22 @@ def faults(graph: StateGraph[Any, Any, Any, Any]) -> Iterator[Finding]:
         yield from _destination_faults(graph)
 
 
-def check_interrupts(names: Sequence[str] | str | None, nodes: Iterable[str]) -> None:
-    """Checks a list of nodes to pause at.
+def check_pauses(pauses: Wanted, nodes: Iterable[str]) -> None:
+    """Checks the lists of nodes to pause at.
 
     Raises:
         GraphBuildError: A name isn't a node.
     """
-    if names is None or names == "*":
-        return
-    if isinstance(names, str):
-        raise GraphBuildError(f'nodes to interrupt are a list of names or "*", got {names!r}')
-    for name in names:
-        if name not in nodes and name != "*":
-            raise GraphBuildError(f"Interrupt node `{name}` not found. {_near(name, nodes)}", node=name)
+    for names in (pauses.before, pauses.after, pauses.route):
+        if names is None or callable(names) or names == "*":
+            continue
+        if not isinstance(names, (list, tuple, set, frozenset)):
+            raise GraphBuildError(
+                f'nodes to interrupt are a list of names or "*", got {names!r}; or give a function of the state'
+            )
+        for name in names:
+            if name not in nodes and name != "*":
+                raise GraphBuildError(f"Interrupt node `{name}` not found. {_near(name, nodes)}", node=name)
 
 
 def _branch_faults(

@@ -27,6 +27,7 @@ A checkpoint stands in a saver as columns, a header, and parts (`juncture.savers
     deferred  [node, …]                   triggered, and waiting for the end
     touched   [key, …]                    see `State`
     paused_after  [node, …]               see `State`
+    unrouted  [node, …]                   see `State`
     ran       [node, …]                   see `State`
     branch    text                        see `State`
     memory    {node: checkpoint id}       see `State`
@@ -138,6 +139,8 @@ def header_bytes(  # noqa: C901 - an entry each; a loop over all of them costs m
         header["touched"] = list(state.touched)
     if state.paused_after:
         header["paused_after"] = list(state.paused_after)
+    if state.unrouted:
+        header["unrouted"] = list(state.unrouted)
     if state.ran:
         header["ran"] = list(state.ran)
     if state.branch:
@@ -356,6 +359,7 @@ def bare_state(step: int, header: dict[str, Any]) -> State:
         deferred=tuple(header.get("deferred", ())),
         touched=tuple(header.get("touched", ())),
         paused_after=tuple(header.get("paused_after", ())),
+        unrouted=tuple(header.get("unrouted", ())),
         ran=tuple(header.get("ran", ())),
         branch=header.get("branch", ""),
         memory=header.get("memory", {}),

@@ -32,7 +32,7 @@ from juncture.engine.begin import Request
 from juncture.engine.effects import Called, Done, Emit, Escaped, Event, Failed, Outcome, Paused, Stopped
 from juncture.engine.run import Loop
 from juncture.engine.state import Saved, State, TaskRecord
-from juncture.engine.tables import SYNC, Node, Tables
+from juncture.engine.tables import SYNC, Node, Pauses, Places, Tables
 from juncture.engine.task import Task
 from juncture.graph.check_findings import CODES
 from juncture.types import END, MISSING, START, Command, Interrupt
@@ -328,11 +328,14 @@ def _never(state: Any) -> None:
 
 def request(kind: Any = "input", limit: int = 100, **more: Any) -> Request:
     """A request; what is written is given by the keywords that aren't fields of one."""
+    places = {name: Places(more.pop(name)) for name in ("before", "after") if name in more}
     fields = {name: more.pop(name) for name in list(more) if name in Request.__dataclass_fields__}
     fields.setdefault("jitter", lambda: 0.0)
     fields["writes"] = [*fields.get("writes", []), *more.items()]
     if fields.get("saving"):
         fields.setdefault("thread_id", "t")
+    if any(places.values()):
+        fields["pauses"] = Pauses(**places)
     return Request(kind, limit, **fields)
 
 

@@ -10,6 +10,7 @@ from juncture.engine.begin import Request
 from juncture.engine.effects import Done
 from juncture.engine.routing import Routes
 from juncture.engine.state import Saved, State, TaskRecord
+from juncture.engine.tables import Pauses
 from juncture.engine.task import Task
 from juncture.errors import ConfigError, HeadMovedError, NothingToResumeError
 from juncture.types import END, MARK_FOR_REMOVAL, START, Send
@@ -377,8 +378,7 @@ def test_a_request_says_what_has_to_be_watched():
     assert watched(modes=frozenset({"debug"})) == {"listens", "shows_tasks"}
     assert watched(modes=frozenset({"custom"})) == set()
     assert watched(returns=True) == {"watches"}
-    assert watched(after=frozenset({"a"})) == {"watches"}
-    assert watched(before=frozenset({"a"})) == set()
+    assert watched(pauses=Pauses()) == {"watches"}
 
 
 def test_outcomes_are_equal_by_content():

@@ -599,7 +599,13 @@ def test_open_states_exchange_what_they_have():
 
 def test_what_compile_is_told():
     made = graph().compile(name="n", debug=True, interrupt_before=["a"], interrupt_after="*").tables
-    assert (made.name, made.debug, made.interrupt_before, made.interrupt_after) == ("n", True, {"a"}, {"*"})
+    assert made.pauses is not None
+    assert (made.name, made.debug, made.pauses.before.names, made.pauses.after.names) == (
+        "n",
+        True,
+        {"a"},
+        {"*"},
+    )
     assert (made.strict, made.persist) == (True, True)
     made = graph(strict=False).compile(checkpointer=False).tables
     assert (made.strict, made.persist, made.debug) == (False, False, False)

@@ -358,18 +358,14 @@ def test_a_graph_that_is_right(builder):
 # ── nodes to pause at ────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("where", ["interrupt_before", "interrupt_after"])
+@pytest.mark.parametrize("where", ["interrupt_before", "interrupt_after", "interrupt_before_route"])
 def test_nodes_to_pause_at(where):
+    kind = where.removeprefix("interrupt_").removeprefix("before_")
     compiled = {
         names: entered().compile(**{where: names}).tables for names in (None, "*", ("a", "c"), ("*",), ())
     }
-    assert {names: getattr(tables, where) for names, tables in compiled.items()} == {
-        None: set(),
-        "*": {"*"},
-        ("a", "c"): {"a", "c"},
-        ("*",): {"*"},
-        (): set(),
-    }
+    places = {n: t.pauses and getattr(t.pauses, kind).names for n, t in compiled.items()}
+    assert places == {None: None, "*": {"*"}, ("a", "c"): {"a", "c"}, ("*",): {"*"}, (): None}
     refused(
         entered().compile,
         text="Interrupt node `bb` not found. Did you mean 'b'?",

@@ -13,6 +13,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from juncture.engine.tables import Pauses
 from juncture.graph.builder import StateGraph
 from juncture.graph.check_calls import callables_of, graphs_of, may_route
 from juncture.graph.compiled import CompiledGraph
@@ -244,11 +245,12 @@ def _metadata(graph: Outline, spec: NodeSpec) -> dict[str, Any]:
     shown = dict(spec.metadata)
     if spec.defer:
         shown["defer"] = True
+    pauses = graph.tables.pauses or Pauses()
     when = [
         when
         for when, names in (
-            ("before", graph.tables.interrupt_before),
-            ("after", graph.tables.interrupt_after),
+            ("before", pauses.before.names),
+            ("after", pauses.after.names | pauses.route.names),
         )
         if not names.isdisjoint((spec.name, "*"))
     ]
