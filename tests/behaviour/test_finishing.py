@@ -1,5 +1,6 @@
-"""What becomes of a thread when its run is done (`on_finish`): kept, archived or deleted; the result has the final state."""
+"""The end of a run: what becomes of its thread (`on_finish`), and what is raised where the end itself fails."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -115,3 +116,53 @@ def test_it_needs_a_saver_and_one_of_its_choices(engine):
             made.compile(checkpointer, on_finish="archive")
     with pytest.raises(ConfigError, match="on_finish is 'keep' or 'archive' or 'delete', got 'drop'"):
         made.compile(InMemorySaver(), on_finish="drop")
+
+
+class SavesNothing(InMemorySaver):
+    """A saver whose storage takes nothing."""
+
+    def put(self, *args: Any, **options: Any) -> None:
+        raise OSError("the disk is full")
+
+
+def test_what_a_node_raised_is_raised_where_the_end_fails_too(engine):
+    def a(state: Any) -> Any:
+        raise ValueError("of the node")
+
+    graph = chain(State, saver=SavesNothing(), a=a)
+    with pytest.raises(ValueError, match="of the node") as caught:
+        engine.invoke(graph, {"x": 1}, thread(), durability="exit")
+    assert any(
+        "the end of the run failed as well: OSError('the disk is full')" in note
+        for note in caught.value.__notes__
+    )
+    assert leases_of(graph.checkpointer) == []
+
+
+def test_an_end_that_fails_alone_is_raised(engine):
+    graph = chain(State, saver=SavesNothing(), a=nothing)
+    with pytest.raises(OSError, match="the disk is full"):
+        engine.invoke(graph, {"x": 1}, thread(), durability="exit")
+
+
+def test_a_cancelled_run_is_cancelled_where_its_end_fails_too(caplog):
+    begun = asyncio.Event()
+
+    async def a(state: Any) -> Any:
+        begun.set()
+        await asyncio.Event().wait()
+
+    graph = chain(State, saver=SavesNothing(), a=a)
+
+    async def cancelled() -> None:
+        running = asyncio.ensure_future(graph.ainvoke({"x": 1}, thread(), durability="exit"))
+        await begun.wait()
+        running.cancel("enough")
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await running
+        assert running.cancelled()
+        assert any("the disk is full" in note for note in caught.value.__notes__)
+
+    asyncio.run(cancelled())
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "the disk is full" in caplog.text

@@ -648,3 +648,18 @@ def test_errors_are_junctures_own(engine, saver):
     with pytest.raises(JunctureError) as caught:
         engine.state(graph, {"configurable": {"thread_id": "t", "checkpoint_id": "no"}})
     assert "history" in str(caught.value), "what to do"
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        {"thread_id": "other", "checkpoint_id": "x"},
+        {"thread_id": "t", "checkpoint_ns": "sub:1", "checkpoint_id": "x"},
+    ],
+    ids=["thread", "namespace"],
+)
+def test_a_history_before_a_checkpoint_of_something_else_is_refused(engine, saver, before):
+    graph = chain(State, saver=saver, a=nothing)
+    engine.invoke(graph, {}, thread())
+    with pytest.raises(ConfigError, match=r"before names checkpoint x of thread .* and the history is of"):
+        engine.history(graph, thread(), before={"configurable": before})

@@ -25,6 +25,7 @@ from juncture.drivers.base import BUFFERED_PARTS
 from juncture.drivers.calls import CallFuture
 from juncture.drivers.context import TaskContext
 from juncture.drivers.deadline import Deadline
+from juncture.drivers.finishing import Finishing
 from juncture.drivers.place import locate
 from juncture.drivers.run import Part, Program, Shared
 from juncture.engine.begin import Request
@@ -87,34 +88,36 @@ class AsyncDriver(AsyncArrivals):
         """
         parts = self.parts
         with self.lending():
-            try:
-                self.known_outside(runs=True)
-                while self.ending is None:
-                    await self._step()
-                    while parts:
-                        yield parts.popleft()
-                    if self._waiting_for_room:
-                        self._waiting_for_room = False
-                        self._room.set()
-                        self._worker_room.set()
-            except asyncio.CancelledError:
-                self._cancelled()
-                raise
-            finally:
-                await self._end()
+            async with Finishing(self.owned):
+                try:
+                    self.known_outside(runs=True)
+                    while self.ending is None:
+                        await self._step()
+                        while parts:
+                            yield parts.popleft()
+                        if self._waiting_for_room:
+                            self._waiting_for_room = False
+                            self._room.set()
+                            self._worker_room.set()
+                except asyncio.CancelledError:
+                    self._cancelled()
+                    raise
+                finally:
+                    await self._end()
 
     async def run(self) -> None:
         """Runs to the end where nobody consumes parts."""
         with self.lending():
-            try:
-                self.known_outside(runs=True)
-                while self.ending is None:
-                    await self._step()
-            except asyncio.CancelledError:
-                self._cancelled()
-                raise
-            finally:
-                await self._end()
+            async with Finishing(self.owned):
+                try:
+                    self.known_outside(runs=True)
+                    while self.ending is None:
+                        await self._step()
+                except asyncio.CancelledError:
+                    self._cancelled()
+                    raise
+                finally:
+                    await self._end()
 
     async def _step(self) -> None:
         """Lets programs go on until they wait or something is to be shown, or waits for what lets one go on."""
@@ -528,11 +531,7 @@ class AsyncDriver(AsyncArrivals):
 
     async def _end(self) -> None:
         self.known_outside(runs=False)
-        try:
-            await self._shut_down()
-        finally:
-            if self.owned is not None:
-                await self.owned.afinish()
+        await self._shut_down()
 
     async def _shut_down(self) -> None:
         """Stops and awaits everything that still runs."""

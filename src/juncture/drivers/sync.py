@@ -19,6 +19,7 @@ from juncture.drivers.abandon import abandon_all, is_forgotten
 from juncture.drivers.attempt import attempt, body_async, generate, is_cancellation, route, route_async
 from juncture.drivers.base import BUFFERED_PARTS, Driver
 from juncture.drivers.calls import CallFuture
+from juncture.drivers.finishing import Finishing
 from juncture.drivers.loops import closed
 from juncture.drivers.place import locate
 from juncture.drivers.pool import Pool
@@ -102,7 +103,7 @@ class SyncDriver(Driver):
         Closing it early stops the run: running sync nodes are waited for, nothing outlives it.
         """
         parts = self.parts
-        with self.lending():
+        with self.lending(), Finishing(self.owned):
             try:
                 self.known_around(runs=True)
                 self.known_outside(runs=True)
@@ -115,11 +116,7 @@ class SyncDriver(Driver):
             finally:
                 self.known_outside(runs=False)
                 self.known_around(runs=False)
-                try:
-                    self._shut_down()
-                finally:
-                    if self.owned is not None:
-                        self.owned.finish()
+                self._shut_down()
 
     def _step(self) -> None:
         """Lets programs go on until they wait or something is to be shown, or waits for what lets one go on."""

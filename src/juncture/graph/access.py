@@ -90,7 +90,8 @@ class ThreadAccess:
         Args:
             config: With a ``checkpoint_ns``, a nested graph's.
             filter: Only states whose metadata has these entries.
-            before: Only states before this checkpoint: a config that names one, or its id.
+            before: Only states before this checkpoint: a config that names one of the same thread and nested graph, or its id
+                (of the checkpoint: here a string doesn't name a thread).
             limit: At most so many.
             values: Read the values; without them, `StateSnapshot.values` is empty, and a long history is listed fast.
         """

@@ -326,13 +326,29 @@ class History:
         self._left = limit
         self._before: str | None = None
         if before is not None:
-            self._before = before if isinstance(before, str) else read_config(before, None).checkpoint_id
-            if self._before is None:
-                raise ConfigError(
-                    "before names no checkpoint: give the config of a snapshot, or a checkpoint's id"
-                )
+            self._before = before if isinstance(before, str) else self._named(before)
         self._values = values
         self._over = limit is not None and limit <= 0
+
+    def _named(self, before: Mapping[str, Any]) -> str:
+        """The checkpoint in a config, which has to be of the series that is listed.
+
+        Raises:
+            ConfigError: It names none, or one of another thread or namespace.
+        """
+        named, place = read_config(before, None), self._place
+        if named.checkpoint_id is None:
+            raise ConfigError(
+                "before names no checkpoint: give the config of a snapshot, or a checkpoint's id"
+            )
+        thread_id = place.thread_id if named.thread_id is None else named.thread_id
+        if (thread_id, namespace_levels(named.checkpoint_ns)) != (place.thread_id, place.namespace):
+            raise ConfigError(
+                f"before names checkpoint {named.checkpoint_id} of thread {thread_id!r}, namespace "
+                f"{named.checkpoint_ns!r}, and the history is of thread {place.thread_id!r}, namespace "
+                f"{namespace_text(place.namespace)!r}: give the config of one of its own states"
+            )
+        return named.checkpoint_id
 
     def page(self) -> Asking[list[StateSnapshot] | None]:
         """The next states; None at the end."""

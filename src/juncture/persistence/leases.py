@@ -54,15 +54,14 @@ class _Keeper:
         self._held: weakref.WeakSet[Held] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)
-        self._runs_in = 0
-        """The process in which the thread runs: a forked one has none."""
+        self._runs = False
 
     def add(self, held: Held) -> None:
         with self._lock:
             self._held.add(held)
-            if self._runs_in != os.getpid():
+            if not self._runs:
                 threading.Thread(target=self._keep, name="juncture-leases", daemon=True).start()
-                self._runs_in = os.getpid()
+                self._runs = True
 
     def discard(self, held: Held) -> None:
         with self._lock:
@@ -75,7 +74,7 @@ class _Keeper:
                 self._wake.wait(pause)
                 held = list(self._held)
                 if not held:
-                    self._runs_in = 0
+                    self._runs = False
                     return
             self._renew(held)
             del held
@@ -101,18 +100,29 @@ class _Keeper:
             logging.getLogger("juncture").warning("renewing leases took %.1f s of %.1f s", took, self._ttl)
 
 
-_keepers: weakref.WeakKeyDictionary[Saver, _Keeper] = weakref.WeakKeyDictionary()
-_making = threading.Lock()
+class _Keepers:
+    """The keepers of this process; a forked child begins with none, and leaves the leases of its parent to it."""
+
+    def __init__(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        self.making = threading.Lock()
+        self.of: weakref.WeakKeyDictionary[Saver, _Keeper] = weakref.WeakKeyDictionary()
+
+
+_keepers = _Keepers()
+os.register_at_fork(after_in_child=_keepers.begin_anew)
 
 
 def keep(saver: Saver, lease: Lease) -> Held:
     """Keeps a lease alive, until it is let go or what is returned is forgotten."""
     held = Held(lease)
     if saver.lease_ttl is not None:
-        with _making:
-            keeper = _keepers.get(saver)
+        with _keepers.making:
+            keeper = _keepers.of.get(saver)
             if keeper is None:
-                keeper = _keepers[saver] = _Keeper(saver, saver.lease_ttl)
+                keeper = _keepers.of[saver] = _Keeper(saver, saver.lease_ttl)
         keeper.add(held)
     return held
 
@@ -149,7 +159,7 @@ def acquire(
 
 def release(saver: Saver, held: Held) -> Asking[None]:
     """Gives a lease back. Where the saver can't be reached, it is left to run out."""
-    keeper = _keepers.get(saver)
+    keeper = _keepers.of.get(saver)
     if keeper is not None:
         keeper.discard(held)
     try:
@@ -165,7 +175,7 @@ def release(saver: Saver, held: Held) -> Asking[None]:
 
 def put_back(saver: Saver, held: Held, dead: Lease) -> Asking[None]:
     """Makes a lease again the dead one that it was taken over from, so that it is found once more."""
-    keeper = _keepers.get(saver)
+    keeper = _keepers.of.get(saver)
     if keeper is not None:
         keeper.discard(held)
     args = (dead.thread_id, dead.holder, dead.token, 0.0)

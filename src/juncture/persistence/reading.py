@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from juncture.engine.state import Saved, TaskRecord
 from juncture.engine.values import copied
@@ -16,7 +16,6 @@ from juncture.errors import CheckpointNotFoundError, SerializationError, note
 from juncture.persistence.asking import Ask, Asking
 from juncture.persistence.codec import Codec
 from juncture.persistence.format import (
-    VERSION,
     Body,
     bare_state,
     body_of_parts,
@@ -33,6 +32,10 @@ from juncture.savers.base import LoadedCheckpoint, Part, Saver, StoredRecord, St
 
 Matches = Callable[[LoadedCheckpoint, Mapping[str, Any]], bool]
 """Whether a checkpoint is wanted, by its columns and its header."""
+
+
+_MOST_TAKEN_BACK: Final = 16
+"""A record without content has at most so many bytes, in any version; only such ones are read to find out."""
 
 
 def read_checkpoint(
@@ -140,7 +143,7 @@ def _without_values(codec: Codec, found: LoadedCheckpoint, header: dict[str, Any
 def _light_record(codec: Codec, stored: StoredRecord) -> TaskRecord:
     """A record, without the values that a task wrote or a call gave."""
     if stored.kind == "done":
-        taken_back = stored.content == codec.pack([VERSION, None])
+        taken_back = len(stored.content) <= _MOST_TAKEN_BACK and read_record(codec, stored).content is None
         return TaskRecord(stored.task_id, "done", stored.name, None if taken_back else ([], [], []))
     if stored.kind == "call":
         return TaskRecord(stored.task_id, "call", stored.name, None)
@@ -156,17 +159,18 @@ def _with_values(
     body: Body | None = None
     for found, header in reversed(wanted):
         stored = found.checkpoint
-        needed, parts = part_places(stored), payloads_of(stored, payloads)
-        if body is not None and needed[: len(chain)] == chain:
-            for payload in parts[len(chain) :]:
-                body = next_body(codec, body, payload)
-        else:
-            body = body_of_parts(codec, parts)
-        chain = needed
-        own = body._replace(
-            values=copied(body.values), cells=copied(body.cells), written=copied(body.written)
-        )
-        made.append(saved_of(codec, found, header, own))
+        with _at(found):
+            needed, parts = part_places(stored), payloads_of(stored, payloads)
+            if body is not None and needed[: len(chain)] == chain:
+                for payload in parts[len(chain) :]:
+                    body = next_body(codec, body, payload)
+            else:
+                body = body_of_parts(codec, parts)
+            chain = needed
+            own = body._replace(
+                values=copied(body.values), cells=copied(body.cells), written=copied(body.written)
+            )
+            made.append(saved_of(codec, found, header, own))
     made.reverse()
     return made
 

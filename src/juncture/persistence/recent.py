@@ -7,6 +7,7 @@ kept as the bytes of what they hold (`juncture.persistence.columns`), and no oth
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections import OrderedDict
@@ -35,14 +36,25 @@ class _Shelf:
         self.size = 0
 
 
-_shelves: weakref.WeakKeyDictionary[Saver, _Shelf] = weakref.WeakKeyDictionary()
-_lock = threading.Lock()
+class _Shelves:
+    """The shelves of this process; a forked child begins with none, for its parent's may be half changed."""
+
+    def __init__(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        self.lock = threading.Lock()
+        self.of: weakref.WeakKeyDictionary[Saver, _Shelf] = weakref.WeakKeyDictionary()
+
+
+_shelves = _Shelves()
+os.register_at_fork(after_in_child=_shelves.begin_anew)
 
 
 def take(saver: Saver, thread_id: str, codec: Codec) -> Recent | None:
     """Takes a thread's newest state out, if it is there and of the same classes."""
-    with _lock:
-        shelf = _shelves.get(saver)
+    with _shelves.lock:
+        shelf = _shelves.of.get(saver)
         found = None if shelf is None else shelf.kept.pop(thread_id, None)
         if found is None or shelf is None:
             return None
@@ -55,10 +67,10 @@ def put(saver: Saver, thread_id: str, recent: Recent) -> None:
     recent.track.put_away()
     if recent.track.kept_bytes > MOST_BYTES:
         return
-    with _lock:
-        shelf = _shelves.get(saver)
+    with _shelves.lock:
+        shelf = _shelves.of.get(saver)
         if shelf is None:
-            shelf = _shelves[saver] = _Shelf()
+            shelf = _shelves.of[saver] = _Shelf()
         old = shelf.kept.pop(thread_id, None)
         if old is not None:
             shelf.size -= old.track.kept_bytes
@@ -71,7 +83,7 @@ def put(saver: Saver, thread_id: str, recent: Recent) -> None:
 
 def forget(saver: Saver, thread_id: str) -> None:
     """Drops what is there of a thread."""
-    with _lock:
-        shelf = _shelves.get(saver)
+    with _shelves.lock:
+        shelf = _shelves.of.get(saver)
         if shelf is not None and (gone := shelf.kept.pop(thread_id, None)) is not None:
             shelf.size -= gone.track.kept_bytes

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from juncture.engine.state import Saved
-from juncture.errors import ConfigError, ThreadNotFoundError
+from juncture.errors import ConfigError, HeadMovedError, SerializationError, ThreadNotFoundError
 from juncture.persistence import leases, recent
 from juncture.persistence.asking import Ask, Asking
 from juncture.persistence.codec import Codec
@@ -32,18 +32,31 @@ _LISTED: Final = 1000
 _DIGITS: Final = re.compile(r"\d+")
 
 
-def leased(saver: Saver, thread_id: str, program: Callable[[Lease], Asking[T]]) -> Asking[T]:
+def leased(
+    saver: Saver, thread_id: str, program: Callable[[Lease], Asking[T]], *, leaves_dead: bool = False
+) -> Asking[T]:
     """Runs a program that changes a thread, with the thread's lease.
+
+    Args:
+        saver: Where it is.
+        thread_id: The thread.
+        program: Changes it.
+        leaves_dead: A thread whose run died is as dead afterwards, so that `recover` finds it.
 
     Raises:
         ThreadBusyError: A run has the thread. Nothing was changed.
     """
+    dead: list[Lease] = (yield from dead_leases(saver)) if leaves_dead else []
     held = yield from leases.acquire(saver, thread_id, "raise", doing=leases.EDITING)
     try:
         return (yield from program(held.lease))
     finally:
         recent.forget(saver, thread_id)
-        yield from leases.release(saver, held)
+        mine = [lease for lease in dead if lease.thread_id == thread_id]
+        if mine:
+            yield from leases.put_back(saver, held, mine[0])
+        else:
+            yield from leases.release(saver, held)
 
 
 def copy_thread(saver: Saver, codec: Codec, source: str, target: str) -> Asking[None]:
@@ -52,6 +65,7 @@ def copy_thread(saver: Saver, codec: Codec, source: str, target: str) -> Asking[
     Raises:
         ThreadNotFoundError: There is no such thread.
         ConfigError: The target has checkpoints already. Nothing was changed.
+        HeadMovedError: The source was changed meanwhile. What had been copied was removed again.
         Exception: What the saver raised. What had been copied was removed again.
     """
     namespaces: list[str] = yield Ask(saver, "namespaces", (source,))
@@ -62,10 +76,7 @@ def copy_thread(saver: Saver, codec: Codec, source: str, target: str) -> Asking[
         if (yield Ask(saver, "namespaces", (target,))):
             raise ConfigError(f"thread {target!r} has checkpoints already; copy {source!r} to a new thread")
         try:
-            for namespace in reversed(
-                namespaces
-            ):  # the thread's own last: until then, there is no thread to be seen
-                yield from _copy_series(saver, codec, source, namespace, lease)
+            yield from _copy_all(saver, codec, source, namespaces, lease)
         except BaseException:
             yield Ask(saver, "delete_thread", (target,), {"lease": lease})
             raise
@@ -91,6 +102,8 @@ def _copy_series(saver: Saver, codec: Codec, source: str, namespace: str, lease:
             matches=lambda _found, _header: True,
             values=True,
         )
+        if [saved.checkpoint_id for saved in reversed(page)] != [one.checkpoint_id for one in chunk]:
+            raise _changed(source)  # pruned, or deleted
         for place, (one, saved) in enumerate(zip(chunk, reversed(page), strict=True), start + 1):
             copied = without_thread(saved, source)
             payload, builds_on = track.encode(copied.state, place)
@@ -99,6 +112,43 @@ def _copy_series(saver: Saver, codec: Codec, source: str, namespace: str, lease:
             yield Ask(saver, "put", (made, payload), {"follows": follows, "lease": lease})
             yield from _copy_records(saver, codec, one, copied, lease)
             follows = one.checkpoint_id
+
+
+def _copy_all(
+    saver: Saver, codec: Codec, source: str, namespaces: Sequence[str], lease: Lease
+) -> Asking[None]:
+    """Copies every series, the thread's own last: until then, there is no thread to be seen."""
+    before = yield from _standing(saver, source, namespaces)
+    try:
+        for namespace in reversed(namespaces):
+            yield from _copy_series(saver, codec, source, namespace, lease)
+    except SerializationError as error:
+        if (yield from _standing(saver, source, namespaces)) != before:
+            raise _changed(source) from error
+        raise
+    if (yield from _standing(saver, source, namespaces)) != before:
+        raise _changed(source)
+
+
+def _standing(saver: Saver, thread_id: str, namespaces: Sequence[str]) -> Asking[list[object]]:
+    """What tells whether anything of a thread changed: the ids of its checkpoints, and the records beside its heads."""
+    standing: list[object] = []
+    for namespace in namespaces:
+        listed: list[LoadedCheckpoint] = yield Ask(saver, "history", (thread_id, namespace))
+        standing += [found.checkpoint.checkpoint_id for found in listed]
+        heads: list[LoadedCheckpoint] = yield Ask(
+            saver, "history", (thread_id, namespace), {"limit": 1, "records": True}
+        )
+        standing += heads
+    return standing
+
+
+def _changed(source: str) -> HeadMovedError:
+    error = HeadMovedError(
+        f"thread {source!r} was changed while it was copied. Nothing of the copy was kept; copy it again once nobody runs it"
+    )
+    error.thread_id = source
+    return error
 
 
 def _copy_records(
@@ -174,7 +224,7 @@ def prune(saver: Saver, codec: Codec, thread_id: str, keeps: Keeps) -> Asking[in
                 removed += len(gone)
         return removed
 
-    return (yield from leased(saver, thread_id, pruning))
+    return (yield from leased(saver, thread_id, pruning, leaves_dead=True))
 
 
 def _is_reachable(levels: tuple[str, ...], steps: dict[tuple[str, ...], set[int]]) -> bool:

@@ -40,7 +40,10 @@ The laws, each checked by `juncture.testing.saver_conformance`:
 12. **Pruning.** `drop` removes checkpoints with their records, and the parts that nothing needs any more. The head
     of a series can't be dropped, except of a nested graph's (its namespace isn't empty), and together with all others:
     then that series is gone. What isn't dropped stays as it was.
-13. **Ends.** After `close`, every call raises `SaverError`; closing twice is fine.
+13. **Listings stay whole.** One thread that can't be read doesn't keep `threads` from listing the others. A saver that
+    checks what it reads (one that decrypts, say) lists such a thread with an empty header and without its columns, and
+    logs why.
+14. **Ends.** After `close`, every call raises `SaverError`; closing twice is fine.
 """
 
 from __future__ import annotations

@@ -21,14 +21,15 @@ its own place only, and a column that was changed makes the header unreadable.
 
 A record's name may hold a digest of a node's arguments, which could be guessed. So what stands in the saver instead is
 a digest of it made with a key (HMAC-SHA-256), different at every place; the name itself is encrypted with the content.
-That digest has to stay the same when keys rotate, or a record saved twice would be two: it is made with the ring's
-oldest key. Where that key was taken out of the ring meanwhile, the later of the two counts.
+It is made with the ring's oldest key, to stay the same when keys rotate, or a record saved twice would be two. Where
+that key was taken out of the ring meanwhile, the later of the two counts.
 """
 
 from __future__ import annotations
 
 import binascii
 import hmac
+import logging
 import os
 from base64 import b64decode
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -340,11 +341,7 @@ class EncryptedSaver(Saver):
         limit: int | None = None,
         records: bool = False,
     ) -> list[LoadedCheckpoint]:
-        """As `Saver.history`.
-
-        Raises:
-            DecryptionError: Something in one of them can't be decrypted.
-        """
+        """As `Saver.history`; raises `DecryptionError` if something in one of them can't be decrypted."""
         found = self._saver.history(thread_id, namespace, before=before, limit=limit, records=records)
         return [self._opened(one, thread_id, namespace) for one in found]
 
@@ -384,11 +381,7 @@ class EncryptedSaver(Saver):
         return await self._saver.anamespaces(thread_id)
 
     def threads(self, *, after: str | None = None, limit: int | None = None) -> list[StoredThread]:
-        """As `Saver.threads`.
-
-        Raises:
-            DecryptionError: The head of one of them can't be decrypted.
-        """
+        """As `Saver.threads`. One whose head can't be decrypted is listed without anything of it, as law 13 says."""
         return self._opened_threads(self._saver.threads(after=after, limit=limit))
 
     async def athreads(self, *, after: str | None = None, limit: int | None = None) -> list[StoredThread]:
@@ -560,7 +553,16 @@ class EncryptedSaver(Saver):
         return tuple(opened.values())
 
     def _opened_threads(self, threads: Iterable[StoredThread]) -> list[StoredThread]:
-        return [one._replace(head=self._opened(one.head, one.thread_id, "")) for one in threads]
+        return [one._replace(head=self._opened_or_nothing(one.head, one.thread_id)) for one in threads]
+
+    def _opened_or_nothing(self, found: LoadedCheckpoint, thread_id: str) -> LoadedCheckpoint:
+        try:
+            return self._opened(found, thread_id, "")
+        except DecryptionError as error:
+            logging.getLogger("juncture").warning(str(error))
+        head, seq = found.head_id, found.head_seq
+        nothing = StoredCheckpoint(thread_id, "", head, None, 0, "", "", 0.0, seq, (), b"")
+        return LoadedCheckpoint(nothing, head, seq)
 
 
 def _header_place(stored: StoredCheckpoint, thread_id: str, namespace: str) -> _Place:

@@ -6,7 +6,7 @@ from typing import Annotated, TypedDict
 import pytest
 
 from juncture import START, InMemorySaver, StateGraph
-from juncture.errors import LeaseLostError
+from juncture.errors import HeadMovedError, LeaseLostError
 from juncture.graph.operations import ThreadPrograms
 from juncture.persistence import upkeep
 from juncture.persistence.codec import Codec
@@ -79,3 +79,41 @@ def test_a_zombie_that_copies_leaves_the_thread_that_came_after():
     with pytest.raises(LeaseLostError, match="'copy'"):
         awake_again(upkeep.copy_thread(saver, graph.codec, "t", "copy"), "put", others_take_the_target)
     assert graph.get_state("copy").values["log"] == ["other", "a"]
+
+
+@pytest.mark.parametrize("what", ["run", "prune", "delete"])
+def test_a_thread_that_changes_while_it_is_copied_is_not_copied(what):
+    saver = InMemorySaver()
+    graph = saved_by(saver)
+    for _ in range(2):
+        graph.invoke({"log": ["in"]}, thread_id="t")
+    changes = {
+        "run": lambda: graph.invoke({"log": ["more"]}, thread_id="t"),
+        "prune": lambda: graph.prune("t", keep=1),
+        "delete": lambda: graph.delete_thread("t"),
+    }
+    done = []
+
+    def once():
+        if not done:
+            done.append(changes[what]())
+
+    with pytest.raises(HeadMovedError, match=r"'t' was changed while it was copied\. Nothing of"):
+        awake_again(
+            upkeep.copy_thread(saver, graph.codec, "t", "copy"), "put" if what == "run" else "parts", once
+        )
+    assert done
+    assert saver.namespaces("copy") == []
+    assert saver.leases() == []
+
+
+def test_a_thread_whose_run_died_is_found_after_it_was_pruned():
+    saver = InMemorySaver()
+    graph = saved_by(saver)
+    for _ in range(2):
+        graph.invoke({"log": ["in"]}, thread_id="t")
+    dead = saver.acquire_lease("t", "who ran it", "its token", 0.0)
+    assert graph.prune(keep=1) > 0
+    assert [lease[:3] for lease in saver.leases()] == [dead[:3]]
+    assert [(one.thread_id, one.error) for one in graph.recover()] == [("t", None)]
+    assert saver.leases() == []

@@ -369,16 +369,62 @@ def test_what_is_asked_for_decides_and_not_what_is_answered():
             ask("u")
 
 
-def test_a_listing_of_threads_names_the_one_that_cannot_be_read():
-    saver, inner = filled(threads=("a", "b"), namespaces=("",))
-    assert [one.thread_id for one in saver.threads()] == ["a", "b"]
-    inner.put(stored(3, "b"), b"", follows="c2")
+def test_a_listing_shows_the_others_and_nothing_of_the_thread_that_cannot_be_read(caplog):
+    saver, inner = filled(threads=("a", "b", "c"), namespaces=("",))
+    lease = saver.acquire_lease("b", "h", "k", None)
+    inner.put(stored(3, "b", run_id="forged", created_at=9.5), b"", follows="c2", records=RECORDS)
+    inner.put_records("b", "", "c3", RECORDS)
     for listing in (lambda: saver.threads(), lambda: asyncio.run(saver.athreads())):
-        with pytest.raises(
-            DecryptionError, match=r"^thread 'b': the header of checkpoint c3 .* isn't encrypted"
-        ):
-            listing()
+        caplog.clear()
+        one, two, three = listing()
+        assert [one.thread_id, two.thread_id, three.thread_id] == ["a", "b", "c"]
+        assert one.head.checkpoint == stored(2, "a")
+        assert two.head.checkpoint == StoredCheckpoint("b", "", "c3", None, 0, "", "", 0.0, 3, (), b""), (
+            "nothing that may have been changed"
+        )
+        assert (two.head.records, two.lease) == ((), lease)
+        assert three.head.checkpoint == stored(2, "c")
+        (said,) = caplog.messages
+        assert said.startswith(
+            "thread 'b': the header of checkpoint c3 (or one of its columns) can't be decrypted"
+        )
     assert [one.thread_id for one in saver.threads(limit=1)] == ["a"]
+    with pytest.raises(DecryptionError, match=r"^thread 'b': "):
+        saver.load("b")
+
+
+class Number(TypedDict):
+    n: Annotated[int, operator.add]
+
+
+def test_graphs_list_prune_and_recover_around_a_thread_that_was_tampered_with(caplog):
+    inner = InMemorySaver()
+    saver = EncryptedSaver(inner, RING)
+    graph = (
+        StateGraph(Number)
+        .add_node("a", lambda state: {"n": 1})
+        .add_node("b", lambda state: {"n": 1})
+        .add_edge(START, "a")
+        .add_edge("a", "b")
+        .compile(saver, interrupt_before=["b"])
+    )
+    for thread_id in ("t1", "t2", "t3"):
+        graph.invoke({"n": 1}, thread_id=thread_id)
+        saver.acquire_lease(thread_id, f"who ran {thread_id}", f"token {thread_id}", 0.0)
+    tampered = inner.load("t2").checkpoint
+    tampered.run_id = "forged"
+    listed = graph.get_threads()
+    assert [(one.thread_id, one.status) for one in listed] == [
+        ("t1", "dead"),
+        ("t2", "unreadable"),
+        ("t3", "dead"),
+    ]
+    assert listed[1][2:6] == (0, listed[1].updated_at, (), ())
+    assert graph.prune(keep=1) == 2, "one of each that can be read"
+    recovered = {one.thread_id: one for one in graph.recover()}
+    assert isinstance(recovered["t2"].error, DecryptionError)
+    assert [recovered[name].error for name in ("t1", "t3")] == [None, None]
+    assert [lease.token for lease in saver.leases()] == ["token t2"], "it is as it was found"
 
 
 SEALED = RING.seal(SECRET, ("part", "t", "", "1", "c1"))
