@@ -559,8 +559,9 @@ def test_whatever_a_node_raises_is_told_without_a_traceback(juncture: Juncture, 
     )
     done = juncture("run", "fatal.py", "--input", "{}")
     assert done.code == 1
-    assert "Fatal: enough" in done.err
+    assert done.err.startswith("error: node 'node' failed in step 1: Fatal: enough")
     assert "Traceback" not in done.err
+    assert (done.last["status"], done.last["error"]["type"]) == ("failed", "Fatal")
 
 
 def test_values_are_shown_as_they_are(juncture: Juncture, write: Write):

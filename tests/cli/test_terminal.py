@@ -73,7 +73,7 @@ def test_ctrl_c_stops_it(terminal: Start, write: Write):
     assert shown.ended() == 130
     plain = without_styles(shown.seen)
     assert "cancelled after " in plain
-    assert "stopped: what was committed stays." in plain
+    assert "stopped. Nothing was kept, because there is no saver" in plain
     assert "Traceback" not in plain
     assert shown.seen.rindex("\x1b[?25h") > shown.seen.rindex("\x1b[?25l")  # the cursor is shown again
 

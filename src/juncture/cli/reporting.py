@@ -71,9 +71,9 @@ def conclude(ended: Ended, *, with_traceback: bool) -> NoReturn:
         case "interrupted":
             say(_paused(ended))
         case "cancelled":
-            say(f"stopped: what was committed stays. {_how_to_go_on(ended)}")
+            say(f"stopped{_what_stays(ended)}. {_how_to_go_on(ended)}")
         case "drained" | "budget":
-            say(f"ended early ({result.status}): what was committed stays. {_how_to_go_on(ended)}")
+            say(f"ended early ({result.status}){_what_stays(ended)}. {_how_to_go_on(ended)}")
         case "failed" | "limit":
             assert error is not None, "a run that ends so raises"
             say(f"error: {failed_text(error)}")
@@ -147,6 +147,12 @@ def question_text(question: Interrupt) -> str:
     named = f"key {question.key!r}, " if question.key is not None else ""
     value = described_value(question.value)
     return f"paused: node {question.node!r} asks {value} ({named}id {question.id})"
+
+
+def _what_stays(ended: Ended) -> str:
+    """Nothing where there is no saver, or it saved nothing: what comes next says so."""
+    stays = ended.begun.saver is not None and ended.result.checkpoint is not None
+    return ": what was committed stays" if stays else ""
 
 
 def _how_to_go_on(ended: Ended) -> str:

@@ -146,7 +146,11 @@ async def follow(graph: CompiledGraph[Any, Any, Any, Any], ask: Ask, display: Di
             async for part in parts:
                 if not display.show(shaped(part)):
                     _cancel_this()
-    except (Exception, asyncio.CancelledError, SystemExit) as error:
+    except KeyboardInterrupt:  # a second Ctrl-C waits for nothing
+        raise
+    except (
+        BaseException
+    ) as error:  # a node may raise whatever it likes, and how the run ended is shown all the same
         call.explain(error, driver)
         if isinstance(error, PendingInterruptError):
             error.add_note(
@@ -176,8 +180,8 @@ def result_of(error: BaseException, run_id: str) -> RunResult:
     result = place.result if place is not None else None
     if result is None:
         result = RunResult({}, status="failed", run_id=run_id)
-    if isinstance(error, SystemExit):  # a node that wants to end the program has only failed
-        result.status = "failed"
+    if result.status == "cancelled" and not isinstance(error, asyncio.CancelledError):
+        result.status = "failed"  # a node that raised what ends programs has only failed
     return result
 
 
