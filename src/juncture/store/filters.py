@@ -1,6 +1,6 @@
 """What a search compares: filters, sorting, and the plain query of a store without an index.
 
-A filter names fields of the value, each with what it must be. A field that isn't there counts as None.
+A filter names fields of the value, each with what it must be. A field that isn't there counts as None. ::
 
     {"kind": "note"}                        equal
     {"size": {"$gte": 3, "$lt": 9}}         every operator: $eq $ne $gt $gte $lt $lte
@@ -143,9 +143,9 @@ def _has_operators(wanted: Mapping[Any, Any]) -> bool:
 # ---- queries without an index
 
 
-def mentions(item: SearchItem, text: str) -> bool:
+def mentions(key: str, value: Mapping[str, Any], text: str) -> bool:
     """Whether a text, casefolded, is in an item's key or in a text of its value."""
-    return text in item.key.casefold() or _mentions(item.value, text)
+    return text in key.casefold() or _mentions(value, text)
 
 
 def _mentions(value: Any, text: str) -> bool:

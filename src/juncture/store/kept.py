@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeVar, cast
 
 from juncture.errors import (
     ConfigError,
@@ -90,6 +90,18 @@ class _Plan:
         """What is searched for, each once."""
         asked = (op.query for _, op in self.reads if isinstance(op, SearchOp) and op.query)
         return list(dict.fromkeys(asked))
+
+
+class _Found(NamedTuple):
+    """A row that a search looks at; an item is only made of what it shows or sorts."""
+
+    row: Row
+    value: dict[str, Any]
+    score: float | None = None
+
+    @property
+    def item(self) -> SearchItem:
+        return SearchItem(self.value, *_columns(self.row), self.score)
 
 
 class RowStore(Store):
@@ -239,36 +251,37 @@ class RowStore(Store):
         rows = self._rows.read([(written(op.namespace), op.key) for op in ops])
         read = zip(ops, rows, strict=True)
         self._refresh([row for op, row in read if row is not None and self._wants(op.refresh_ttl)])
-        return [None if row is None else Item(**self._fields(row)) for row in rows]
+        return [None if row is None else Item(self._value(row), *_columns(row)) for row in rows]
 
     def _searched(self, op: SearchOp, query: bytes | None) -> SearchPage:
         prefix, fields = written(op.namespace_prefix), checked_sort(op.sort)
         if not op.filter and not op.query and not fields:
             rows, total = self._rows.scan(prefix, op.offset, op.limit)
-            found = [(SearchItem(**self._fields(row)), row) for row in rows]
-            page = found
+            page = [_Found(row, self._value(row)) for row in rows]
         else:
-            found = [(SearchItem(**self._fields(row)), row) for row in self._rows.scan(prefix)[0]]
-            if op.filter:
-                found = [one for one in found if matches(one[0].value, op.filter)]
+            found = self._selected(op, self._rows.scan(prefix)[0])
             if query is not None:
                 found = self._ranked(found, query)
-            elif op.query:
-                text = op.query.casefold()
-                found = [one for one in found if mentions(one[0], text)]
-            found = _sorted(found, fields)
+            if fields:
+                found = _sorted(found, fields)
             total, page = len(found), found[op.offset : op.offset + op.limit]
         if self._wants(op.refresh_ttl):
-            self._refresh([row for _, row in page])
-        return SearchPage([item for item, _ in page], total=total, offset=op.offset, limit=op.limit)
+            self._refresh([one.row for one in page])
+        return SearchPage([one.item for one in page], total=total, offset=op.offset, limit=op.limit)
 
-    def _ranked(self, found: list[tuple[SearchItem, Row]], query: bytes) -> list[tuple[SearchItem, Row]]:
-        rated = scores(query, [self._vectors(row, len(query)) for _, row in found])
-        ranked = [
-            (SearchItem(**_as_fields(item), score=score), row)
-            for (item, row), score in zip(found, rated, strict=True)
-        ]
-        ranked.sort(key=lambda one: -2.0 if one[0].score is None else one[0].score, reverse=True)
+    def _selected(self, op: SearchOp, rows: Sequence[Row]) -> list[_Found]:
+        found = [_Found(row, self._value(row)) for row in rows]
+        if op.filter:
+            found = [one for one in found if matches(one.value, op.filter)]
+        if op.query and self._embedder is None:
+            text = op.query.casefold()
+            found = [one for one in found if mentions(one.row.key, one.value, text)]
+        return found
+
+    def _ranked(self, found: Sequence[_Found], query: bytes) -> list[_Found]:
+        rated = scores(query, [self._vectors(one.row, len(query)) for one in found])
+        ranked = [one._replace(score=score) for one, score in zip(found, rated, strict=True)]
+        ranked.sort(key=lambda one: -2.0 if one.score is None else one.score, reverse=True)
         return ranked
 
     def _vectors(self, row: Row, size: int) -> bytes:
@@ -297,16 +310,12 @@ class RowStore(Store):
 
     # ---- rows and items
 
-    def _fields(self, row: Row) -> dict[str, Any]:
-        namespace = read(row.namespace)
+    def _value(self, row: Row) -> dict[str, Any]:
         content = row.content if self._keys is None else self._opened(row, row.content, "item")
-        return {
-            "value": self._codec.decode(content, f"item {row.key!r} in {namespace!r}"),
-            "key": row.key,
-            "namespace": namespace,
-            "created_at": datetime.fromtimestamp(row.created_at, UTC),
-            "updated_at": datetime.fromtimestamp(row.updated_at, UTC),
-        }
+        try:
+            return self._codec.unpack(content)
+        except SerializationError:  # again, for an error that says where
+            return self._codec.decode(content, f"item {row.key!r} in {read(row.namespace)!r}")
 
     def _opened(self, row: Row, sealed: bytes, kind: str) -> bytes:
         assert self._keys is not None
@@ -351,25 +360,17 @@ def _as_store_errors() -> Generator[None, None, None]:
         raise StoreError(str(error)) from error
 
 
-def _as_fields(item: SearchItem) -> dict[str, Any]:
-    return {
-        "value": item.value,
-        "key": item.key,
-        "namespace": item.namespace,
-        "created_at": item.created_at,
-        "updated_at": item.updated_at,
-    }
+def _columns(row: Row) -> tuple[str, Namespace, datetime, datetime]:
+    """What an item has besides its value."""
+    created_at, updated_at = (datetime.fromtimestamp(at, UTC) for at in (row.created_at, row.updated_at))
+    return row.key, read(row.namespace), created_at, updated_at
 
 
-def _sorted(
-    found: list[tuple[SearchItem, Row]], fields: Sequence[tuple[str, bool]]
-) -> list[tuple[SearchItem, Row]]:
-    if not fields:
-        return found
-    rows = {id(item): row for item, row in found}
-    items = [item for item, _ in found]
+def _sorted(found: Sequence[_Found], fields: Sequence[tuple[str, bool]]) -> list[_Found]:
+    items = [one.item for one in found]
+    by_item = {id(item): one for item, one in zip(items, found, strict=True)}
     in_order(items, fields)
-    return [(item, rows[id(item)]) for item in items]
+    return [by_item[id(item)] for item in items]
 
 
 def _fits(namespace: Namespace, condition: MatchCondition) -> bool:

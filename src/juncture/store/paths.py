@@ -1,5 +1,7 @@
 """Which texts of a value are indexed: paths into it.
 
+::
+
     title            the field of that name
     author.name      a field in a field
     tags[0]          an element of a list; from the end, [-1]
