@@ -62,7 +62,7 @@ from juncture.graph.overall_state import OverAllState
 from juncture.observe import Event, Listener
 from juncture.persistence import register_type
 from juncture.savers import InMemorySaver
-from juncture.steering import RunControl
+from juncture.steering import Budget, RunControl
 from juncture.types import (
     END,
     MARK_FOR_REMOVAL,
@@ -97,6 +97,7 @@ __all__ = [
     "Answer",
     "Answers",
     "Append",
+    "Budget",
     "CachePolicy",
     "CallFuture",
     "Cancelled",

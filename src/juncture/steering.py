@@ -1,8 +1,10 @@
-"""What steers a run from outside."""
+"""What steers a run from outside, bounds it, and counts what it uses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Protocol
 
 
 class RunControl:
@@ -54,3 +56,52 @@ class RunControl:
     def ends(self, cancel: Callable[[str], None]) -> None:
         """A run that could be cancelled by this has ended."""
         self._runs.remove(cancel)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What a run may use up, with everything nested in it, before it ends early with the status ``budget``.
+
+    Looked at before each step: the step that goes beyond is still finished and saved. None: as much as it takes.
+
+    Raises:
+        ValueError: One is less than nothing, or none is given.
+    """
+
+    steps: int | None = None
+    """Supersteps, those of nested graphs included."""
+    seconds: float | None = None
+    """Time since the run began."""
+    tokens: int | None = None
+    """As reported by ``runtime.report_usage``, or found in messages."""
+    cost: float | None = None
+    """Money, as reported, in whatever currency."""
+
+    def __post_init__(self) -> None:
+        given: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
+        if all(amount is None for amount in given.values()):
+            raise ValueError("a budget says what may be used up: steps, seconds, tokens or cost")
+        for name, amount in given.items():
+            if amount is not None and not (type(amount) in (int, float) and amount >= 0):
+                raise ValueError(f"the budget of {name} is a number, at least 0, got {amount!r}")
+
+
+class ReportUsage(Protocol):
+    """Adds to what a node and its run have used; ``total_tokens`` is the sum of the others unless it is given."""
+
+    def __call__(
+        self,
+        *,
+        input_tokens: int = 0,
+        output_tokens: int = 0,
+        total_tokens: int | None = None,
+        cost: float = 0.0,
+    ) -> None:
+        """From any thread, while the try runs; ValueError for what isn't a number, at least 0."""
+        ...
+
+
+def no_usage(
+    *, input_tokens: int = 0, output_tokens: int = 0, total_tokens: int | None = None, cost: float = 0.0
+) -> None:
+    """Outside of a run, nobody counts."""

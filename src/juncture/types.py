@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, NamedT
 
 from typing_extensions import TypeVar
 
-from juncture.steering import RunControl
+from juncture.steering import ReportUsage, RunControl, no_usage
 
 if TYPE_CHECKING:
     from juncture.store.base import Store
@@ -373,6 +373,10 @@ class Runtime(Generic[ContextT]):
     store: Store | None = None
     """Long-term memory: the graph's store, or that of the graph around it; None if there is none. For as long as the
     node runs: afterwards, and once its run was stopped, its calls raise."""
+
+    report_usage: ReportUsage = no_usage
+    """Reports tokens and money that the node used: ``runtime.report_usage(input_tokens=…, output_tokens=…, cost=…)``. Summed
+    by node and run in `RunResult.usage`, and what a `Budget` counts."""
 
     @property
     def drain_requested(self) -> bool:

@@ -194,7 +194,7 @@ class AsyncDriver(AsyncArrivals):
             elif kind is SaveWrites or kind is Load:
                 reply = await self._ask_log(program, effect)
             elif kind is Proceed:
-                reply = self.why_not()
+                reply = self.shared.meter.why_not()
             else:
                 self.attend(program, effect)
 

@@ -116,6 +116,9 @@ class Try(TaskContext):
 
     def outcome(self, got: Returned) -> Outcome:
         """The outcome of what was read."""
+        program = self.program
+        if program.tables.message_keys:
+            program.shared.meter.find(program, self.task, program.tables.message_keys, got.writes)
         if got.escape is not None:
             return Escaped(self.task, got.escape)
         return Done.routed(self.task, got.writes, got.routes)

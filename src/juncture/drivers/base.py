@@ -30,8 +30,6 @@ from juncture.engine.begin import Request
 from juncture.engine.effects import (
     Called,
     Cancel,
-    DrainRequested,
-    Early,
     Emit,
     Ending,
     Event,
@@ -273,13 +271,6 @@ class Driver(ABC):
         if outer is not None:
             known = outer.program.driver.inner.setdefault(outer.task, set())
             (known.add if runs else known.discard)(self)
-
-    def why_not(self) -> Early | None:
-        """Why the next step may not begin."""
-        control = self.shared.control
-        if control is not None and control.drain_reason is not None:
-            return DrainRequested(control.drain_reason)
-        return None
 
     def halt(self, reason: str | None = None) -> None:
         """Stops the run; from any thread. With a reason, it is this very run that is cancelled."""
@@ -523,6 +514,7 @@ class Driver(ABC):
         loop = self.root.loop
         event = observer.event("complete", step=loop.state.step, values=dict(loop.state.values))
         event.status, event.error, event.steps = status, error, loop.taken
+        event.usage = self.shared.meter.usage()
         event.interrupts = tuple(loop.asked if self.ending is None else self.ending.questions)
         return observer.complete(event)
 

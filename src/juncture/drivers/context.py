@@ -14,6 +14,7 @@ from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from juncture.drivers.meter import path_of
 from juncture.drivers.response import response_of
 from juncture.engine.effects import Called
 from juncture.engine.interrupts import answers_in, question_id
@@ -102,6 +103,7 @@ class TaskContext:
                 self.heartbeat,
                 shared.control,
                 self.store,
+                self.report_usage,
             )
         return self._runtime
 
@@ -113,6 +115,27 @@ class TaskContext:
 
             self._store = NodeStore(store, self.check_running)
         return self._store
+
+    def report_usage(
+        self,
+        *,
+        input_tokens: int = 0,
+        output_tokens: int = 0,
+        total_tokens: int | None = None,
+        cost: float = 0.0,
+    ) -> None:
+        """Adds to what this node, and its run, have used."""
+        self.check_running("runtime.report_usage()")
+        used = {
+            "input_tokens": input_tokens,
+            "output_tokens": output_tokens,
+            "total_tokens": input_tokens + output_tokens if total_tokens is None else total_tokens,
+            "cost": cost,
+        }
+        for name, amount in used.items():
+            if type(amount) not in (int, float) or amount < 0:
+                raise ValueError(f"{name} is a number, at least 0, got {amount!r}")
+        self.program.shared.meter.report(path_of(self.program, self.task), used)
 
     def heartbeat(self) -> None:
         """A sign of life."""

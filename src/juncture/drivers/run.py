@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from juncture.drivers.meter import Meter
 from juncture.drivers.slots import Slots
 from juncture.engine.begin import Request
 from juncture.engine.effects import Emit
@@ -51,6 +52,8 @@ class Shared:
     """Parts of nested graphs are consumed as well."""
     codec: Codec
     """Makes bytes of values, which are equal for equal content."""
+    meter: Meter
+    """What the run uses up; shared with the calls nested in it."""
     level: int = 0
     """How many calls of graphs this one is nested in."""
     base: int = 0

@@ -240,7 +240,7 @@ class SyncDriver(Driver):
             elif kind is SaveWrites or kind is Load:
                 reply = self._ask_log(program, effect)
             elif kind is Proceed:
-                reply = self.why_not()
+                reply = self.shared.meter.why_not()
             else:
                 self.attend(program, effect)
 

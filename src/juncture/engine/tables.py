@@ -260,6 +260,8 @@ class Tables:
     """The drivers': where results of its nodes are kept, if it has a cache of its own."""
     exposed: bool = False
     """Some node of it, or of a graph nested in it, can reach the containers of the state."""
+    message_keys: frozenset[str] = frozenset()
+    """Keys that hold messages."""
     debug: bool = False
     dataflow: bool = False
     """Tasks may run ahead of their step."""

@@ -540,6 +540,7 @@ class _Assembly:
             remembers=checkpointer is True,
             recalls=any(node.graph is not None and node.graph.remembers for node in nodes.values()),
             exposed=any(map(_is_exposed, nodes.values())),
+            message_keys=frozenset(n for n, key in self.keys.items() if key.identify is not None),
             debug=debug,
             dataflow=dataflow and graph.strict,
             declares=any(node.writes is not None for node in nodes.values()),

@@ -33,7 +33,7 @@ from juncture.errors import (
 from juncture.graph.assemble import asker
 from juncture.graph.config import read_config
 from juncture.graph.finishing import finish_of, leaving
-from juncture.graph.given import read_context, read_control, read_output_keys
+from juncture.graph.given import read_context, read_output_keys, steering_of
 from juncture.graph.inside import check_goes_on, enter
 from juncture.graph.listening import atell_end, observer_of, tell_end
 from juncture.graph.namespaces import nested_graph
@@ -43,7 +43,7 @@ from juncture.graph.validate import check_pauses
 from juncture.observe.listeners import Event, Listener
 from juncture.persistence.asking import aperformed, performed
 from juncture.persistence.threads import Durability, OnBusy, ThreadLog
-from juncture.steering import RunControl
+from juncture.steering import Budget, RunControl
 from juncture.types import (
     MISSING,
     ROOT,
@@ -85,6 +85,7 @@ class Call:
         on_busy: OnBusy = "raise",
         timings: bool = False,
         control: RunControl | None = None,
+        budget: Budget | None = None,
         on_finish: OnFinish | None = None,
         listeners: Sequence[Listener | Callable[[Event], Any]] = (),
         supersteps: Sequence[Sequence[StateUpdate]] | None = None,
@@ -105,8 +106,7 @@ class Call:
             self.outer.check_may_ask(f"the graph {graph.name!r}")
         self.nested = self.outer is not None and graph.checkpointer is None and self.options.thread_id is None
         """Called inside a node and not on a thread of its own: its questions and commands go to the enclosing run."""
-        self.namespace = namespace
-        self.supersteps = supersteps
+        self.namespace, self.supersteps = namespace, supersteps
         self.owner = ""
         """Called inside a node, and with a memory of its own: the call that it runs for."""
         self.tables, self.node = nested_graph(graph.tables, namespace)
@@ -125,7 +125,7 @@ class Call:
         run_id = self.outer.program.shared.run_id if self.outer else os.urandom(16).hex()
         self.run_id = self.options.run_id or run_id
         self.watch = self._stopwatch() if timings or graph.tables.debug else None
-        self.control = read_control(control, self.outer if self.nested else None)
+        self.control, self.meter = steering_of(control, budget, self.outer if self.nested else None)
         self.on_busy: OnBusy = chosen("on_busy", on_busy)
         self.log = self._log(chosen("durability", durability or graph.durability), self.on_busy)
         self.on_finish, self.kept_as = finish_of(self, on_finish)
@@ -236,7 +236,7 @@ class Call:
             pauses=self.pauses,
             owner=self.owner,
             memory="",
-            steered=self.control is not None and (self.log is not None or not self.nested),
+            steered=self.meter.steers and (self.log is not None or not self.nested),
             observed=self.observer is not None,
             seen=self.outer.program.loop.request.seen if self.outer is not None and self.nested else set(),
             **self._nested_in(),
@@ -384,6 +384,7 @@ class Call:
             answers=outer.program.driver.answers_for(outer.task) if outer is not None and self.nested else {},
             observer=self.observer,
             control=self.control,
+            meter=self.meter,
             runs=None if self.outer is not None and self.nested else self.graph.runs,
         )
 
@@ -564,6 +565,7 @@ class Call:
             value=value,
             interrupts=tuple(questions),
             last_nodes=loop.last_nodes,
+            usage=self.meter.usage(),
             checkpoint=checkpoint,
             abandoned=len(driver.abandoned),
             timings=None if self.watch is None else self.watch.timings(),

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import Any, cast
 
+from juncture.drivers.clock import CLOCK
 from juncture.drivers.context import TaskContext
+from juncture.drivers.meter import Meter
 from juncture.engine.tables import Tables
 from juncture.errors import ConfigError
-from juncture.steering import RunControl
+from juncture.steering import Budget, RunControl
 
 
 def read_output_keys(tables: Tables, keys: str | Sequence[str] | None) -> frozenset[str] | None:
@@ -52,18 +54,22 @@ def read_context(schema: type[Any] | None, context: Any, outer: TaskContext | No
     return cast("Any", context)
 
 
-def read_control(control: RunControl | None, around: TaskContext | None) -> RunControl | None:
-    """What steers the run: if nothing is given, what steers the run that it is part of.
+def steering_of(
+    control: RunControl | None, budget: Budget | None, around: TaskContext | None
+) -> tuple[RunControl | None, Meter]:
+    """What steers a run, and what counts for it: if nothing is given, those of the run that it is part of.
 
     Raises:
-        ConfigError: It is something else.
+        ConfigError: Something else is given.
     """
-    if control is None:
-        return None if around is None else around.program.shared.control
-    given: Any = control
-    if not isinstance(given, RunControl):
-        raise ConfigError(f"control is a RunControl, got {type(given).__name__}")
-    return control
+    for given, kind in ((control, RunControl), (budget, Budget)):
+        if given is not None and not isinstance(cast("Any", given), kind):
+            name = "control is a" if kind is RunControl else "budget is a"
+            raise ConfigError(f"{name} {kind.__name__}, got {type(given).__name__}")
+    if around is not None and control is None:
+        shared = around.program.shared
+        return shared.control, shared.meter if budget is None else Meter(shared.control, budget, CLOCK.get())
+    return control, Meter(control, budget, CLOCK.get())
 
 
-__all__ = ["read_context", "read_control", "read_output_keys"]
+__all__ = ["read_context", "read_output_keys", "steering_of"]

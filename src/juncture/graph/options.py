@@ -14,7 +14,7 @@ from juncture.graph.config import read_modes
 from juncture.graph.pausing import Names
 from juncture.observe.listeners import Event, Listener
 from juncture.persistence.threads import Durability, OnBusy
-from juncture.steering import RunControl
+from juncture.steering import Budget, RunControl
 from juncture.types import ContextT, StreamMode, StreamPart
 
 OnFinish: TypeAlias = Literal["keep", "archive", "delete"]
@@ -48,6 +48,8 @@ class RunOptions(TypedDict, Generic[ContextT], total=False):
     timings: bool
     """Split the run's time into that of nodes, of the saver and of the engine: `RunResult.timings`. Always with
     ``compile(debug=True)``."""
+    budget: Budget | None
+    """What the run may use up before it ends early, with the status ``budget``."""
     control: RunControl | None
     """What steers the run from outside: `RunControl.request_drain`, `RunControl.cancel`."""
     on_busy: OnBusy

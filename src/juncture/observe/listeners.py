@@ -80,6 +80,8 @@ class Event:
         """Of `interrupt` and `complete`: the questions that are open."""
         self.checkpoint_id: str | None = None
         """Of `checkpoint`: its id."""
+        self.usage: Mapping[str, Any] = {}
+        """Of `complete`: what was used, as `RunResult.usage`."""
         self.status: Status | None = None
         """Of `complete`: how the run ended."""
         self.steps: int | None = None
