@@ -51,6 +51,7 @@ from juncture.engine.tables import ASYNC, ASYNC_GENERATOR, ENTRY, FACTORY, GENER
 from juncture.engine.task import Task
 from juncture.errors import Cancelled, ConfigError
 from juncture.persistence.threads import ThreadLog
+from juncture.types import TimeoutPolicy
 
 
 class AsyncDriver(AsyncArrivals):
@@ -74,6 +75,7 @@ class AsyncDriver(AsyncArrivals):
         self._room.set()
         self._worker_room = Flag()
         self._waiting_for_room = False
+        self._deadline: Deadline | None = None
         self._abandons = False
         """The run was cancelled: running sync nodes aren't waited for."""
         self._cancelled_itself = False
@@ -249,7 +251,7 @@ class AsyncDriver(AsyncArrivals):
         context = copy_context()
         self.inside += 1
         policy = task.limits or task.node.timeout
-        deadline = None if policy is None else Deadline(self, program, task, policy)
+        deadline = None if policy is None else self._measured(program, task, policy)
         outcome: Event
         try:
             if task.node.kind == ASYNC:
@@ -265,7 +267,7 @@ class AsyncDriver(AsyncArrivals):
         finally:
             self.inside -= 1
             if deadline is not None:
-                deadline.close()
+                deadline.end()
         if deadline is not None:
             outcome = deadline.outcome(outcome)
         if self._pumping is not None:
@@ -275,6 +277,12 @@ class AsyncDriver(AsyncArrivals):
         if self._own is not None and self._own.cancelling() > self._cancelled_before:
             raise asyncio.CancelledError  # the node ended in its own way; the run is cancelled all the same
         return outcome
+
+    def _measured(self, program: Program, task: Task, policy: TimeoutPolicy) -> Deadline:
+        if self._deadline is None:
+            self._deadline = Deadline(self, self.event_loop)
+        self._deadline.begin(program, task, policy)
+        return self._deadline
 
     def begin(self, program: Program, task: Task) -> None:
         """Begins a task beside others."""
@@ -536,6 +544,8 @@ class AsyncDriver(AsyncArrivals):
     async def _shut_down(self) -> None:
         """Stops and awaits everything that still runs."""
         self.stopping = True
+        if self._deadline is not None:
+            self._deadline.close()
         self._room.set()
         self._worker_room.set()
         root = self.root

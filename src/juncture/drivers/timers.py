@@ -28,11 +28,11 @@ class Limit:
         "_alive",
         "_began",
         "_clock",
+        "_spans",
         "automatic",
         "expired",
         "late",
         "over",
-        "policy",
         "program",
         "task",
     )
@@ -42,7 +42,6 @@ class Limit:
         self._clock = clock
         self.program = program
         self.task = task
-        self.policy = policy
         self.automatic = policy.refresh_on == "auto"
         """Whatever it does counts as a sign of life, not only a heartbeat."""
         self.over = False
@@ -51,6 +50,7 @@ class Limit:
         """It reached its limit: this is its outcome, whatever it still does."""
         self.expired = False
         """It was ended for that."""
+        self._spans = _spans(policy)
         self._began: float | None = None
         self._alive = 0.0
 
@@ -69,9 +69,10 @@ class Limit:
 
     def next(self) -> float:
         """When the limit will be reached if there is no further sign of life; looked at again then."""
-        now = self._clock.now()
-        run, idle = _spans(self.policy)
-        began, alive = (now, now) if self._began is None else (self._began, self._alive)
+        run, idle = self._spans
+        began, alive = self._began, self._alive
+        if began is None:
+            began = alive = self._clock.now()
         return min(began + run, alive + idle)
 
     def reached(self) -> TimedOut | None:
@@ -79,7 +80,7 @@ class Limit:
         if self._began is None:
             return None
         now = self._clock.now()
-        run, idle = _spans(self.policy)
+        run, idle = self._spans
         kind: Literal["run", "idle"]
         if now - self._began >= run:
             kind, since = "run", self._began
