@@ -192,6 +192,28 @@ def inline_chain(length: int) -> Case:
     return Case(f"chain of {length}, inline, async run", counting(build, length, is_async=True))
 
 
+def retried_chain(length: int, *, is_async: bool) -> Case:
+    """Every node has a retry policy, and nothing fails."""
+    action = graphs.abump if is_async else graphs.bump
+
+    def build(lib: Library) -> Any:
+        return graphs.chain(lib, length, action, retry_policy=lib.RetryPolicy())
+
+    name = f"chain of {length}, {action.__name__}, retry policy"
+    return Case(name, counting(build, length, is_async=is_async))
+
+
+def limited_chain(length: int, *, is_async: bool) -> Case:
+    """Every node has a time limit, which isn't reached. LangGraph has none for sync nodes."""
+    action = graphs.abump if is_async else graphs.bump
+
+    def build(lib: Library) -> Any:
+        return graphs.chain(lib, length, action, timeout=60)
+
+    name = f"chain of {length}, {action.__name__}, time limit"
+    return Case(name, counting(build, length, is_async=is_async))
+
+
 def wide_chain(length: int, *, is_async: bool) -> Case:
     action = graphs.abump_wide if is_async else graphs.bump_wide
 

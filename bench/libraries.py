@@ -63,6 +63,7 @@ LANGGRAPH = Library(
         "START": "langgraph.graph",
         "END": "langgraph.graph",
         "Send": "langgraph.types",
+        "RetryPolicy": "langgraph.types",
         "InMemorySaver": "langgraph.checkpoint.memory",
         "SqliteSaver": "langgraph.checkpoint.sqlite",
         "AsyncSqliteSaver": "langgraph.checkpoint.sqlite.aio",
@@ -75,7 +76,8 @@ JUNCTURE = Library(
     "juncture",
     {
         **dict.fromkeys(
-            ["StateGraph", "START", "END", "Send", "InMemorySaver", "get_stream_writer"], "juncture"
+            ["StateGraph", "START", "END", "Send", "RetryPolicy", "InMemorySaver", "get_stream_writer"],
+            "juncture",
         ),
         **dict.fromkeys(["add_messages", "register_type"], "juncture"),
         "SqliteSaver": "juncture.savers",

@@ -151,6 +151,26 @@ def _flatness() -> list[Row]:
     ]
 
 
+def _policies() -> list[Row]:
+    """Steps with policies that have nothing to do, over bare ones. A sync node with a limit runs on a worker."""
+    most = at_most(1.5)
+    bare, abare = cases.chain(100), cases.achain(100)
+    return [
+        Row("policy: retry, sync", (bare, cases.retried_chain(100, is_async=False)), grown, most, unit=TIMES),
+        Row(
+            "policy: retry, async", (abare, cases.retried_chain(100, is_async=True)), grown, most, unit=TIMES
+        ),
+        Row(
+            "policy: time limit, async",
+            (abare, cases.limited_chain(100, is_async=True)),
+            grown,
+            most,
+            unit=TIMES,
+        ),
+        Row("policy: step with a time limit, sync", (cases.limited_chain(100, is_async=False),), each(100)),
+    ]
+
+
 def _fans() -> list[Row]:
     rows = []
     for kind, is_async in (("sync", False), ("async", True)):
@@ -290,6 +310,15 @@ def _floors() -> list[Row]:
 
 def all_rows(*, floor: bool) -> list[Row]:
     """In the table's order; the floor's rows come last."""
-    rows = [*_steps(), *_on_disk(), *_flatness(), *_fans(), *_subgraphs(), *_streams(), *_machine_wide()]
+    rows = [
+        *_steps(),
+        *_on_disk(),
+        *_flatness(),
+        *_policies(),
+        *_fans(),
+        *_subgraphs(),
+        *_streams(),
+        *_machine_wide(),
+    ]
     rows += [*_chats("dicts"), *_chats("LangChain")]
     return rows + _floors() if floor else rows
