@@ -50,6 +50,7 @@ FULL = State(
     origin="c0",
     around=Around("c7", 3),
     edited=("c5", "c6"),
+    unrouted=("r",),
 )
 
 
@@ -496,8 +497,8 @@ RECORD_1 = bytes.fromhex("9201d8109391d71092a5636f756e740291a16290")
 
 
 def test_version_1_is_read_and_written_as_it_was():
-    """Before nested graphs said what they were made in."""
-    full = dataclasses.replace(FULL, around=None, edited=())
+    """Before nested graphs said what they were made in, and routes could be left for later."""
+    full = dataclasses.replace(FULL, around=None, edited=(), unrouted=())
     record = full.carried[0]
     kept = record_bytes(CODEC, record)
     assert (header_bytes(CODEC, full, {"user": "ada"}, 40), body_bytes(full), kept.content) == (
