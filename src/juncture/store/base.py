@@ -35,7 +35,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, Self, SupportsIndex, TypeAlias, TypedDict, cast
+from typing import Any, Literal, NamedTuple, Self, TypeAlias, TypedDict, cast
 
 from juncture.store.names import Namespace
 from juncture.types import MISSING
@@ -83,7 +83,7 @@ class SearchPage(list[SearchItem]):
         """Whether there are pages after this one."""
         return self.offset + len(self) < self.total
 
-    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """So that copies know it as well."""
         return _page, (list(self), self.total, self.offset, self.limit)
 

@@ -1,6 +1,8 @@
 """What is a store's own: its files and tables, other processes, encryption, embeddings."""
 
 import asyncio
+import copy
+import pickle
 import sqlite3
 import subprocess
 import sys
@@ -68,6 +70,15 @@ def test_names_are_written_so_that_prefixes_and_order_are_those_of_tuples():
         below = [name for name, one in zip(names, texts, strict=True) if one.startswith(text)]
         assert below == [name for name in names if name[: len(prefix)] == prefix]
         assert below == [name for name, one in zip(names, texts, strict=True) if text <= one < after(text)]
+
+
+def test_a_page_can_be_copied_and_pickled():
+    store = InMemoryStore()
+    store.batch([PutOp(N, str(n), {"n": n}) for n in range(3)])
+    page = store.search(N, limit=2)
+    for copied in (copy.copy(page), copy.deepcopy(page), pickle.loads(pickle.dumps(page))):
+        assert copied == page
+        assert (copied.total, copied.offset, copied.limit, copied.has_more) == (3, 0, 2, True)
 
 
 # ---- places
