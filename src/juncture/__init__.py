@@ -1,5 +1,6 @@
 """Juncture: stateful graphs in Python, right, fast and light. The public names."""
 
+from juncture.agents.review import HumanDecision, Reviewed, review_tool_calls
 from juncture.cache import InMemoryCache
 from juncture.channels import (
     Append,
@@ -118,6 +119,7 @@ __all__ = [
     "GraphDrained",
     "GraphRecursionError",
     "HeadMovedError",
+    "HumanDecision",
     "InDoubtError",
     "InMemoryCache",
     "InMemorySaver",
@@ -149,6 +151,7 @@ __all__ = [
     "ReplaceAll",
     "ResumeMismatchError",
     "RetryPolicy",
+    "Reviewed",
     "RoutingError",
     "RunControl",
     "RunResult",
@@ -182,5 +185,6 @@ __all__ = [
     "interrupt",
     "once",
     "register_type",
+    "review_tool_calls",
     "task",
 ]

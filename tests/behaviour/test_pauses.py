@@ -364,3 +364,42 @@ def test_all_three_look_the_same(engine, saver, ran):
     ]
     assert [(q.value, q.node, q.namespace, q.key) for q in found] == [("v", "b", (), None)] * 3
     assert all(isinstance(q, Interrupt) for q in found)
+
+
+# ---- the easy way
+
+
+def test_resume_and_pending(engine, saver, ran):
+    def graph():
+        built = builder(State, {name: ran.asks(name) for name in "ab"}, (START, "a"), (START, "b"))
+        return built.compile(saver)
+
+    def resumed(*args, **options):
+        return engine.call(graph().resume, graph().aresume, *args, **options)
+
+    def pending():
+        return engine.call(graph().pending, graph().apending, "t")
+
+    first = engine.invoke(graph(), {}, thread("t"))
+    assert pending() == first.interrupts
+    a, b = first.interrupts
+    assert resumed("t", {b.id: 2}, update={"x": 1}).interrupts == (a,)
+    assert pending() == (a,)
+    assert resumed("t", 1) == {"log": [("a", 1), ("b", 2)], "x": 1}
+    assert pending() == ()
+
+
+def test_resume_without_answers_goes_on_past_a_pause(engine, saver, ran):
+    graph = routed(ran).compile(saver, interrupt_before=["b"])
+    engine.invoke(graph, {}, thread("t"))
+    assert engine.call(graph.resume, graph.aresume, "t")["log"] == ["a", "b", "c"]
+
+
+def test_new_input_may_discard_what_is_asked(engine, saver, ran):
+    graph = chain(State, saver=saver, a=ran.asks("a"))
+    engine.invoke(graph, {"x": 1}, thread("t"))
+    with pytest.raises(PendingInterruptError, match="on_pending"):
+        engine.invoke(graph, {"x": 2}, thread("t"))
+    anew = engine.invoke(graph, {"x": 2}, thread("t"), on_pending="discard")
+    assert (anew["x"], len(anew.interrupts)) == (2, 1)
+    assert engine.resume(graph, "yes", thread("t"))["log"] == [("a", "yes")]

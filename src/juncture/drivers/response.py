@@ -25,11 +25,13 @@ class Response(NamedTuple):
 
 
 def response_of(tp: Any) -> Response:
-    """A type as a check of answers.
+    """A type as a check of answers; what is one already stays it.
 
     Raises:
         ConfigError: The libraries that could check it aren't installed, or don't know it.
     """
+    if isinstance(tp, Response):
+        return tp
     reason: Exception | None = None
     if not _is_struct(tp):
         try:

@@ -49,6 +49,8 @@ class Request:
     """Of a command: the answer or answers, as given."""
     answers: dict[str, Any] = field(default_factory=dict[str, Any])
     """For nested graphs: answers by the id of their question."""
+    discards: bool = False
+    """Of an input: it drops the questions of a thread that waits for answers, instead of being refused."""
     saving: bool = False
     thread_id: str | None = None
     origin: str = ""
@@ -261,11 +263,16 @@ def _start_over(loop: Loop, saved: Saved) -> Program:
     checks = tables.strict and not request.owner  # a parent that begins a graph anew has left what it was at
     questions = open_questions(saved.records)
     if questions and checks:
-        raise PendingInterruptError(
-            "the thread waits for answers, and plain input would lose its questions. Answer with "
-            f"Command(resume=…), or go on with None. {listed(questions)}"
+        if not request.discards:
+            raise PendingInterruptError(
+                "the thread waits for answers, and plain input would lose its questions. Answer with "
+                'Command(resume=…), go on with None, or give on_pending="discard" to drop what is asked. '
+                f"{listed(questions)}"
+            )
+        yield Warn(
+            f"thread {request.thread_id!r} waited for answers, and new input drops its questions. {listed(questions)}"
         )
-    if unfinished(tables, state) and checks:
+    elif unfinished(tables, state) and checks:
         waiting = (*state.due, *(send.node for send in state.sends), *state.deferred)
         due = ", ".join(repr(name) for name in waiting) or "a join"
         yield Warn(

@@ -37,7 +37,7 @@ from juncture.graph.given import read_context, read_output_keys, steering_of
 from juncture.graph.inside import check_goes_on, enter
 from juncture.graph.listening import atell_end, observer_of, tell_end
 from juncture.graph.namespaces import nested_graph
-from juncture.graph.options import OnFinish, chosen
+from juncture.graph.options import OnFinish, OnPending, chosen
 from juncture.graph.pausing import Names, Wanted, pauses_of
 from juncture.graph.validate import check_pauses
 from juncture.observe.listeners import Event, Listener
@@ -83,6 +83,7 @@ class Call:
         interrupt_before_route: Names | None = None,
         durability: Durability | None = None,
         on_busy: OnBusy = "raise",
+        on_pending: OnPending = "raise",
         timings: bool = False,
         control: RunControl | None = None,
         budget: Budget | None = None,
@@ -98,8 +99,8 @@ class Call:
         With `supersteps`, it is an edit of the state of the graph in that namespace, which goes back as `back` says. With
         `held`, the thread was taken; an edit doesn't give it back.
         """
-        self.graph = graph
-        self.given = given
+        self.graph, self.given = graph, given
+        self.back, self.held = back, held
         self.options = read_config(config, thread_id, strict=graph.tables.strict)
         self.outer = _outer()
         if self.outer is not None:
@@ -111,7 +112,6 @@ class Call:
         """Called inside a node, and with a memory of its own: the call that it runs for."""
         self.tables, self.node = nested_graph(graph.tables, namespace)
         """What is edited or run, and the node that it is, if it is one."""
-        self.back, self.held = back, held
         self.inside = bool(self.options.checkpoint_ns) and supersteps is None
         """It is to go on from a checkpoint of a nested graph; `graph.inside` sees to that first."""
         if self.inside:
@@ -122,18 +122,22 @@ class Call:
         self.single = isinstance(output_keys, str)
         self.output_keys = read_output_keys(graph.tables, output_keys)
         self.context = read_context(graph.context_schema, context, self.outer)
-        run_id = self.outer.program.shared.run_id if self.outer else os.urandom(16).hex()
-        self.run_id = self.options.run_id or run_id
+        around = None if self.outer is None else self.outer.program.shared.run_id
+        self.run_id = self.options.run_id or around or os.urandom(16).hex()
         self.watch = self._stopwatch() if timings or graph.tables.debug else None
         self.control, self.meter = steering_of(control, budget, self.outer if self.nested else None)
         self.on_busy: OnBusy = chosen("on_busy", on_busy)
+        self.discards = chosen("on_pending", on_pending) == "discard"
         self.log = self._log(chosen("durability", durability or graph.durability), self.on_busy)
         self.on_finish, self.kept_as = finish_of(self, on_finish)
         """What becomes of the thread at the end; and in which its checkpoints are now, None if it was deleted."""
         self.pauses = self._pauses(Wanted(interrupt_before, interrupt_after, interrupt_before_route))
         self.observer = None if supersteps is not None else observer_of(self, listeners)
-        self.watched = self.observer is not None and not (self.outer is not None and self.nested)
+
+    @property
+    def watched(self) -> bool:
         """Somebody listens to this run, and it isn't part of another."""
+        return self.observer is not None and not (self.outer is not None and self.nested)
 
     # ---- what was given
 
@@ -234,6 +238,7 @@ class Call:
             value_keys=self.output_keys if not streaming or restricts else None,
             update_keys=self.output_keys if restricts else None,
             pauses=self.pauses,
+            discards=self.discards,
             owner=self.owner,
             memory="",
             steered=self.meter.steers and (self.log is not None or not self.nested),

@@ -14,6 +14,7 @@ from juncture.drivers.loops import Loops
 from juncture.engine.tables import Tables
 from juncture.errors import ConfigError, GraphBuildError
 from juncture.graph.access import ThreadAccess, subgraphs_of
+from juncture.graph.answering import Answerable
 from juncture.graph.assemble import assemble
 from juncture.graph.calls import Call
 from juncture.graph.drawing.face import Drawable
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 Version = Literal["v1", "parts"]
 
 
-class CompiledGraph(ThreadAccess, Drawable, Generic[StateT, ContextT, InputT, OutputT]):
+class CompiledGraph(ThreadAccess, Answerable, Drawable, Generic[StateT, ContextT, InputT, OutputT]):
     """A graph ready to run, any number of times at once, from any thread and event loop."""
 
     def __init__(

@@ -18,10 +18,12 @@ from juncture.steering import Budget, RunControl
 from juncture.types import ContextT, StreamMode, StreamPart
 
 OnFinish: TypeAlias = Literal["keep", "archive", "delete"]
+OnPending: TypeAlias = Literal["raise", "discard"]
 _C = TypeVar("_C")
 _CHOICES: Final = {
     "durability": ("sync", "async", "exit"),
     "on_busy": ("raise", "wait"),
+    "on_pending": ("raise", "discard"),
     "schedule": ("superstep", "dataflow"),
     "on_finish": ("keep", "archive", "delete"),
 }
@@ -52,6 +54,9 @@ class RunOptions(TypedDict, Generic[ContextT], total=False):
     """What the run may use up before it ends early, with the status ``budget``."""
     control: RunControl | None
     """What steers the run from outside: `RunControl.request_drain`, `RunControl.cancel`."""
+    on_pending: OnPending
+    """What plain input does to a thread that waits for answers: ``"raise"`` (the default) `PendingInterruptError`, or
+    ``"discard"`` its questions and start over."""
     on_busy: OnBusy
     """While another run has the thread: ``"raise"`` (the default) `ThreadBusyError`, or ``"wait"``."""
     on_finish: OnFinish | None
