@@ -406,6 +406,31 @@ def test_without_its_handler_a_node_that_failed_runs_again(engine, saver):
     assert engine.invoke(again, None, thread())["log"] == ["again", "b", "c"]
 
 
+def test_a_handler_in_a_graph_whose_nodes_run_ahead(engine, saver):
+    """Nobody knows what a handler writes and where it leads, so nothing passes it."""
+
+    class Reads(TypedDict, total=False):
+        x: Any
+
+    class ReadsOther(TypedDict, total=False):
+        log: list[Any]
+
+    def other(state: ReadsOther):
+        return {"log": ["other"]}
+
+    def reads(state: Reads):
+        return {"log": [f"read {state['x']}"]}
+
+    graph = StateGraph(State)
+    graph.add_node("a", fails, error_handler=lambda state, error: {"x": "handled"}, writes=["x"])
+    graph.add_node("b", other, writes=["log"]).add_node("c", reads, writes=["log"])
+    graph.add_edge(START, "a").add_edge(START, "b").add_edge("b", "c")
+    for schedule in ("superstep", "dataflow"):
+        app = graph.compile(saver, schedule=schedule)
+        result = engine.invoke(app, {"x": "before"}, thread(schedule))
+        assert (result["log"], result.steps) == (["other", "read handled"], 2)
+
+
 # ── what can't be ────────────────────────────────────────────────────────────────────────────────────────────
 
 

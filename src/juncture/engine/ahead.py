@@ -205,7 +205,8 @@ class Ahead:
                 return False
             certain, possible = led
             open_ones = (certain - ended) | possible
-        return all(_leaves_alone(nodes[name], reads) for name in open_ones)
+        # An error handler, which is no node of the graph's own, may write anything.
+        return all(name in nodes and _leaves_alone(nodes[name], reads) for name in open_ones)
 
     def _led_to(self, level: int) -> tuple[set[str], set[str]] | None:
         """Where a level leads: for certain, and possibly besides; None where that may be anywhere."""
@@ -228,10 +229,10 @@ class Ahead:
             ended = {task.node.name for task, outcome in self._members(level) if isinstance(outcome, Done)}
             names |= (led[0] - ended) | led[1]
         for name in names:
-            leads = nodes[name].leads
-            if leads is None:
-                return None
-            possible |= leads
+            node = nodes.get(name)
+            if node is None or node.leads is None or node.fallback is not None:
+                return None  # so may an error handler, whose own way isn't declared
+            possible |= node.leads
         return certain, possible
 
     def _task(self, name: str, level: int) -> Task | None:
