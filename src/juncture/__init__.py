@@ -55,7 +55,7 @@ from juncture.errors import (
     ThreadBusyError,
     ThreadNotFoundError,
 )
-from juncture.functional import task
+from juncture.functional import Entrypoint, entrypoint, gather, task
 from juncture.graph.builder import StateGraph
 from juncture.graph.compiled import CompiledGraph
 from juncture.graph.operations import RecoveredThread
@@ -112,6 +112,7 @@ __all__ = [
     "EmptyChannelError",
     "EmptyInputError",
     "EmptyStreamError",
+    "Entrypoint",
     "Event",
     "ExecutionInfo",
     "GraphBuildError",
@@ -177,7 +178,9 @@ __all__ = [
     "TimeoutPolicy",
     "add_messages",
     "aonce",
+    "entrypoint",
     "failure",
+    "gather",
     "get_config",
     "get_runtime",
     "get_store",

@@ -377,6 +377,8 @@ class Runtime(Generic[ContextT]):
     report_usage: ReportUsage = no_usage
     """Reports tokens and money that the node used: ``runtime.report_usage(input_tokens=…, output_tokens=…, cost=…)``. Summed
     by node and run in `RunResult.usage`, and what a `Budget` counts."""
+    previous: Any = None
+    """In an entrypoint: what its last run on this thread returned or saved."""
 
     @property
     def drain_requested(self) -> bool:
@@ -432,8 +434,11 @@ class Timings:
     """Of each node's own code, all its runs together; those of nested graphs as ``parent:child``."""
 
 
-class RunResult(dict[str, Any]):
+class RunResult(dict[str, Any], Generic[ValueT]):
     """What a run ended with: the output keys as a dict, and how it ended as attributes."""
+
+    value: ValueT
+    """The result as one object: itself where it is a dict of keys, else what an object's or a single value's schema gives."""
 
     __slots__ = (
         "abandoned",
@@ -470,7 +475,7 @@ class RunResult(dict[str, Any]):
         self.status: Status = status
         self.run_id = run_id
         self.steps = steps
-        self.value = self if value is MISSING else value
+        self.value = self if value is MISSING else value  # pyright: ignore[reportAttributeAccessIssue] - a dict of keys is its own value
         self.interrupts = interrupts
         self.last_nodes = last_nodes
         self.usage: Mapping[str, Any] = usage if usage is not None else {}

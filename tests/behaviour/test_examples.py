@@ -24,6 +24,7 @@ sys.path.insert(0, str(EXAMPLES))  # where Python finds them when they are run a
 import agent  # noqa: E402 - found only now
 import digest  # noqa: E402 - found only now
 import documents  # noqa: E402 - found only now
+import orders  # noqa: E402 - found only now
 
 THREAD = {"configurable": {"thread_id": "t"}}
 Call = Callable[..., RunResult]
@@ -639,3 +640,19 @@ def test_on_a_terminal_the_agent_asks(
     screen.type(typed)
     screen.wait_for(f"     tool: {outcome}\r\n")
     assert screen.wait_for_exit() == 0
+
+
+def test_orders_are_charged_once_over_a_restart(tmp_path, monkeypatch, capsys):
+    """The question is left open by one process and answered in another; nothing is looked up or charged twice."""
+    orders.looked_up.clear()
+    orders.charged.clear()
+    with orders.entrypoint(f"sqlite:{tmp_path / 'orders.db'}", name="buy")(orders.buy.function) as shop:
+        paused = shop.invoke(orders.Order("tea", 2), thread_id="1")
+        assert paused.interrupts[0].value == {"charge": 18, "for": "tea"}
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\ny\n"))
+    for count in (1, 2):
+        assert orders.main(["tea", "2", "--db", str(tmp_path / "orders.db")]) == 0
+        receipt = orders.Receipt(orders.Order("tea", 2), 18, f"payment {count}", count)
+        assert capsys.readouterr().out == f"{receipt}\n"
+    assert sorted(orders.looked_up) == ["price of tea"] * 2 + ["stock of tea"] * 2
+    assert len(set(orders.charged)) == 2

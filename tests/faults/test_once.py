@@ -188,4 +188,6 @@ def test_killed(tmp_path: Path, last: str, durability: str) -> None:
     assert ended == END
     lines = [line.rsplit(" ", 1) for line in ledger.read_text().splitlines()]
     assert sorted(name for name, _ in lines) == sorted(EFFECTS)
-    assert doubts == [key for name, key in lines if name == last]
+    assert {key for name, key in lines if name == last} <= set(doubts), (
+        "what ran beside it may be in doubt as well"
+    )

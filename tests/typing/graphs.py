@@ -65,17 +65,17 @@ def build() -> CompiledGraph[State, Desk, State, State]:
 
 def invoke(graph: CompiledGraph[State, Desk, State, State]) -> None:
     result = graph.invoke({"n": 1}, context=Desk("a"), thread_id="1")
-    assert_type(result, RunResult)
+    assert_type(result, RunResult[State])
     assert_type(result.steps, int)
-    assert_type(graph.invoke(Command(resume="yes"), thread_id="1"), RunResult)
-    assert_type(graph.invoke(None, thread_id="1", output_keys=["n"]), RunResult)
+    assert_type(graph.invoke(Command(resume="yes"), thread_id="1"), RunResult[State])
+    assert_type(graph.invoke(None, thread_id="1", output_keys=["n"]), RunResult[State])
     assert_type(graph.invoke({"n": 1}, stream_mode="values"), list[Any])
     assert_type(graph.invoke({"n": 1}, output_keys="n"), Any)
     assert_type(graph.stream({"n": 1}, stream_mode=["updates", "custom"]), Generator[Any, None, None])
 
 
 async def ainvoke(graph: CompiledGraph[State, Desk, State, State]) -> None:
-    assert_type(await graph.ainvoke({"n": 1}), RunResult)
+    assert_type(await graph.ainvoke({"n": 1}), RunResult[State])
     assert_type(await graph.ainvoke({"n": 1}, stream_mode="updates"), list[Any])
     assert_type(await graph.ainvoke({"n": 1}, output_keys="n"), Any)
     assert_type(graph.astream({"n": 1}), AsyncGenerator[Any, None])

@@ -150,7 +150,7 @@ def _nothing(state: StateSnapshot, typed: Typed) -> NothingToResumeError:
 def _left_open(graph: Kept, state: StateSnapshot, typed: Typed, display: Display) -> Ended:
     """The end of a command that ran nothing, because nothing was answered."""
     thread_id = typed.thread_id or ""
-    rooted = graph.tables.entry.root_value
+    rooted = graph.tables.gives is not None
     result = RunResult(
         {} if rooted else state.values,
         status="interrupted",

@@ -486,7 +486,7 @@ class AsyncDriver(AsyncArrivals):
         """Steps programs while a body awaited in the run's own task waits."""
         try:
             while self.inside:
-                told = await self.listen()
+                told = await self.listen(shows=False)
                 if told is not None:
                     self.ready.append(told)
                 while self.ready or self.due:

@@ -44,12 +44,15 @@ class AsyncArrivals(Driver):
         self._freed = False
         """A slot may be free for what is held back."""
 
-    async def listen(self) -> tuple[Program, Event] | None:
-        """Waits for what arrives, up to the next event or until something is to be shown; whom to tell it."""
+    async def listen(self, *, shows: bool = True) -> tuple[Program, Event] | None:
+        """Waits for what arrives, up to the next event or until something is to be shown; whom to tell it.
+
+        Without `shows`, nobody could take what is to be shown before more arrives.
+        """
         inbox, timers = self.inbox, self.timers
         if timers.limits and self.take_due():
             return None
-        while not inbox and not self.parts and not self._freed:
+        while not inbox and not (shows and self.parts) and not self._freed:
             if timers and self.take_due():
                 return None
             await self._wait_for_arrival()

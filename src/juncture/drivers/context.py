@@ -48,6 +48,7 @@ class TaskContext:
     """What `once` has made, or is making, in this try; replaced, never changed."""
     early: Early | None = None
     """Why a graph that its code called ended early; so it ends, too, to run again later."""
+    _previous: Any = None
     _asked: dict[str, int] | None = None
     _calls: dict[str, int] | None = None
     _waits = 0
@@ -104,6 +105,7 @@ class TaskContext:
                 shared.control,
                 self.store,
                 self.report_usage,
+                self._previous,
             )
         return self._runtime
 
@@ -136,6 +138,11 @@ class TaskContext:
             if type(amount) not in (int, float) or amount < 0:
                 raise ValueError(f"{name} is a number, at least 0, got {amount!r}")
         self.program.shared.meter.report(path_of(self.program, self.task), used)
+
+    def remember(self, previous: Any) -> Runtime[Any]:
+        """Makes known what an entrypoint saved the last time; what the run offers, with that."""
+        self._previous, self._runtime = previous, None
+        return self.runtime
 
     def heartbeat(self) -> None:
         """A sign of life."""

@@ -134,7 +134,7 @@ class Program:
         self.gen: Any = None
         self.shown = request.namespace[driver.shared.base :]
         """Its namespace, as its parts show it."""
-        self.hears = self.consumes("custom") or self.consumes("messages")
+        self.hears = self.consumes("custom") or self.consumes("messages") or self._shows_calls(tables)
         """Somebody consumes what its nodes send while they run."""
         self.timed = parent is not None and (
             parent.timed or (task is not None and limits_of(task) is not None)
@@ -168,6 +168,10 @@ class Program:
         head = self.loop.head
         assert head is not None  # it was saved before any task of it began
         return Around(head, len(self.loop.beside))
+
+    def _shows_calls(self, tables: Tables) -> bool:
+        """Whether it is an entrypoint, of which somebody consumes what its calls give."""
+        return tables.takes != tables.gives and any(map(self.consumes, ("updates", "tasks", "debug")))
 
     def code(self, node: Node) -> Callable[..., Any]:
         """The function to call for a node."""

@@ -97,7 +97,7 @@ class Ahead:
         if isinstance(event, TimedOut):
             event = timed_out(event)
         task = event.task
-        if type(event) is Done and task.parent is None and not (task.calls or task.questions):
+        if type(event) is Done and task.parent is None and not (task.calls or task.questions or task.strays):
             if self.has(task):
                 self.keep(event)
             else:

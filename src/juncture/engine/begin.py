@@ -146,6 +146,7 @@ def begin(loop: Loop) -> Program:
     yield from loop.greet()
     if loop.state.unrouted:
         yield from decide_routes(loop)
+    shown = shown and loop.tables.takes == loop.tables.gives  # else an input is no part of what shows
     if request.shows_values and shown and not (request.kind == "nested" and not _visits(request, saved)):
         yield loop.values_part()
     if request.shows_messages:

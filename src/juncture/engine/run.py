@@ -22,6 +22,7 @@ from typing import Any, Literal
 from juncture.engine import streaming
 from juncture.engine.ahead import Ahead, check_writes, done_record, saved_done
 from juncture.engine.begin import Request, begin
+from juncture.engine.calling import after_calls, call_ended, called
 from juncture.engine.commit import Before, Changes, apply, finish, log_own, merge, remember, restore
 from juncture.engine.effects import (
     Called,
@@ -36,12 +37,10 @@ from juncture.engine.effects import (
     Paused,
     Proceed,
     Program,
-    Reply,
     Run,
     Save,
     SaveWrites,
     Start,
-    Stopped,
     Tell,
     TimedOut,
     Wait,
@@ -50,7 +49,7 @@ from juncture.engine.effects import (
 from juncture.engine.ends import no_parent, not_done, pause, question_records, revoked, taken_back
 from juncture.engine.fallbacks import fall_back, falls_back, recalled
 from juncture.engine.interrupts import answers_in
-from juncture.engine.journal import doubt_records, journal
+from juncture.engine.journal import doubt_records
 from juncture.engine.limits import timed_out
 from juncture.engine.pauses import Stops, after_tasks, before_step, stand
 from juncture.engine.plan import advance, plan, revive
@@ -60,7 +59,6 @@ from juncture.engine.tables import Tables
 from juncture.engine.task import Task, input_of
 from juncture.errors import (
     GraphRecursionError,
-    InternalError,
     InvalidUpdateError,
     JunctureError,
     described,
@@ -261,7 +259,11 @@ class Loop:
             task = event.task
             if self.ahead is not None:
                 yield from self.ahead.heard(event)
-            elif type(event) is Done and task.parent is None and not (task.calls or task.questions):
+            elif (
+                type(event) is Done
+                and task.parent is None
+                and not (task.calls or task.questions or task.strays)
+            ):
                 self.running -= 1
                 self.outcomes[task.place] = event
                 for text in event.ignored:
@@ -319,9 +321,10 @@ class Loop:
             given = input_of(task, self.state.flat)
         except Exception:  # noqa: BLE001 - the task itself will fail with it
             given = None
-        yield from self._show_task("task", streaming.task_payload(task, given), task)
+        yield from self.show_task("task", streaming.task_payload(task, given), task)
 
-    def _show_task(self, kind: str, payload: Any, task: Task) -> Program:
+    def show_task(self, kind: str, payload: Any, task: Task) -> Program:
+        """Shows that a task begins or has ended."""
         step, name, place = task.step, task.node.name, task.place
         if "tasks" in self.request.modes:
             yield Emit("tasks", payload, step, name, place)
@@ -333,7 +336,9 @@ class Loop:
         if self.request.observed:
             yield streaming.told_end(self.tables, self.state, outcome)
         if self.request.modes:
-            yield from self._show_task("task_result", streaming.result_payload(outcome), outcome.task)
+            yield from self.show_task(
+                "task_result", streaming.result_payload(self.tables, outcome), outcome.task
+            )
 
     def _heard_done(self, done: Done) -> Program:
         """Saves and shows what a task did, unless the step's checkpoint is about to say it."""
@@ -374,15 +379,13 @@ class Loop:
         """Everything but a node that is simply done."""
         task = event.task
         if isinstance(event, Called):
-            yield from self._called(event)
+            yield from called(self, event)
         elif task.calls:
             task.held = event  # its calls are awaited first: they may still ask something
             if isinstance(event, Failed):
                 yield Cancel(task)
-        elif task.questions:
-            own = event.questions if isinstance(event, Paused) else []
-            questions, task.questions = [*task.questions, *own], None
-            yield from self.hear(Paused(task, questions))
+        elif task.questions or task.strays:
+            yield from self.hear(after_calls(task, event))
         elif isinstance(event, Escaped) and not self.request.namespace:
             yield from self.hear(Failed(task, no_parent(event)))
         elif isinstance(event, Failed) and (delay := self._retry_delay(event)) is not None:
@@ -390,8 +393,7 @@ class Loop:
         elif isinstance(event, Failed) and falls_back(self, event):
             yield from fall_back(self, event)
         elif task.parent is not None:
-            self.counts(task.parent, -1)
-            yield from self._call_ended(event, task.parent)
+            yield from call_ended(self, event, task.parent)
         elif self.ahead is not None and self.ahead.has(task):
             self.ahead.keep(event)
         else:
@@ -435,46 +437,6 @@ class Loop:
         if isinstance(event, (Failed, Escaped)) and self.running and not self.stopping:
             self.stopping = True
             yield Cancel()
-
-    # ---- calls inside a task
-
-    def _called(self, event: Called) -> Program:
-        """Answers a call from what was recorded, or begins it as a task of its own."""
-        if event.record is not None:
-            yield from journal(self, event)
-            return
-        task, parent = event.task, event.task.parent
-        if parent is None:
-            raise InternalError(f"a call without a caller: {task!r}")
-        if self.stopping:
-            yield Reply(event, Stopped(task))
-            return
-        for record in parent.records or ():
-            if record.kind == "call" and record.name == task.identity:
-                yield Reply(event, Done.of_call(task, record.content))
-                return
-        task.call = event
-        parent.calls += 1
-        self.counts(parent, 1)
-        yield Start(task)
-
-    def _call_ended(self, event: Outcome, parent: Task) -> Program:
-        """Records what a call gave before its caller hears of it."""
-        call = event.task
-        if isinstance(event, Done):
-            record = TaskRecord(parent.id, "call", call.identity, event.result)
-            parent.records = [*(parent.records or ()), record]  # for the next try of the parent
-            if self.request.saving:
-                records, self.unsaved = self.unsaved, []
-                yield self.noting([*records, record])
-        elif isinstance(event, Paused):
-            parent.questions = [*(parent.questions or ()), *event.questions]
-        parent.calls -= 1
-        yield Reply(call.call, event)
-        held = parent.held
-        if held is not None and not parent.calls:
-            parent.held = None
-            yield from self.hear(held)
 
     # ---- commit, checkpoint, emit
 
@@ -557,8 +519,7 @@ class Loop:
 
     def values_part(self) -> Emit:
         """What ``values`` shows of the state as it is."""
-        single = self.tables.entry.root_value
-        data = streaming.shown_values(self.state, self.request.value_keys, single=single)
+        data = streaming.shown_values(self.state, self.request.value_keys, only=self.tables.gives)
         return Emit("values", data, self.state.step)
 
     def shows(self, changes: Changes) -> bool:

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from juncture.engine.begin import Request
 
 
-def shown_values(state: State, keys: frozenset[str] | None, *, single: bool) -> Any:
-    """How the state shows in ``values``: under the given keys, or the one value of a state that has no keys."""
-    values = values_payload(state, keys)
-    return values.get(ROOT) if single else values
+def shown_values(state: State, keys: frozenset[str] | None, *, only: str | None) -> Any:
+    """How the state shows: what it holds under the given keys, or the value of the only one that shows."""
+    if only is None:
+        return values_payload(state, keys)
+    return copied_value(only, state.values.get(only), state.flat)
 
 
 def values_payload(state: State, keys: frozenset[str] | None) -> dict[str, Any]:
@@ -112,7 +113,7 @@ def checkpoint_payload(
     return {
         "config": checkpoint_id,
         "parent_config": parent_id,
-        "values": values_payload(state, None),
+        "values": shown_values(state, None, only=tables.gives),
         "metadata": {"source": source, "step": state.step},
         "next": [name for _, name, _ in due],
         "tasks": [
@@ -136,12 +137,14 @@ def told_end(tables: Tables, state: State, outcome: Outcome) -> Tell:
         values, _ = view(tables, state, task.node.name, writes)
     except Exception:  # noqa: BLE001 - the step itself will fail with it
         values = dict(state.values)
-    return Tell("after", values, task.step, task, content=updates_payload(writes, None))
+    return Tell("after", values, task.step, task, content=updates_payload(writes, tables.result_keys))
 
 
 def triggers_of(task: Task) -> tuple[str, ...]:
     """What made a task due, in LangGraph's words."""
-    return ("__pregel_push",) if task.send >= 0 else (f"branch:to:{task.node.name}",)
+    return (
+        ("__pregel_push",) if task.send >= 0 or task.parent is not None else (f"branch:to:{task.node.name}",)
+    )
 
 
 def task_payload(task: Task, given: Any) -> dict[str, Any]:
@@ -149,10 +152,14 @@ def task_payload(task: Task, given: Any) -> dict[str, Any]:
     return {"id": task.id, "name": task.node.name, "input": given, "triggers": triggers_of(task)}
 
 
-def result_payload(outcome: Outcome) -> dict[str, Any]:
+def result_payload(tables: Tables, outcome: Outcome) -> dict[str, Any]:
     """A task that ended."""
-    result: dict[str, Any] = {}
-    if isinstance(outcome, Done):
+    result: Any = {}
+    if isinstance(outcome, Done) and outcome.task.parent is not None:
+        result = copied(outcome.result)
+    elif isinstance(outcome, Done) and tables.gives is not None:
+        result = updates_payload(outcome.writes, tables.result_keys)
+    elif isinstance(outcome, Done):
         for name, value in outcome.writes:
             if name not in result:
                 result[name] = copied(value)

@@ -233,6 +233,10 @@ class Tables:
     """What an input may hold; None for any key."""
     output_keys: frozenset[str] | None
     """What a result shows; None for every key."""
+    takes: str | None
+    """The key of which an input is the value; None where an input is an update of several."""
+    gives: str | None
+    """The key whose value is the result, where that is one value without keys."""
     joins: Mapping[str, Join]
     initial: Callable[[], dict[str, Any]] = dict
     """Makes what keys hold before their first write, where they hold something."""
@@ -269,3 +273,8 @@ class Tables:
     """Some node declares what it writes."""
     store: Any = None
     """What its nodes are given as long-term memory, if not that of the graph around it. Only handed on."""
+
+    @property
+    def result_keys(self) -> frozenset[str] | None:
+        """The keys that show where the state is shown as one value; None for all."""
+        return None if self.gives is None else frozenset((self.gives,))

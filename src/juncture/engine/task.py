@@ -21,7 +21,7 @@ class Task:
     """One try of a node due in a step, and what is known about its past tries."""
 
     argument: Any = None
-    """What was sent, for a send."""
+    """What was sent, for a send; the arguments, for a call."""
     attempt = 1
     """Which try it is."""
     limits: TimeoutPolicy | None = None
@@ -34,6 +34,10 @@ class Task:
     """What an earlier run saved about it."""
     consumed: set[str] | None = None
     """The answers among them that were asked for."""
+    heard: set[str] | None = None
+    """The calls of which it was told what they gave."""
+    strays: tuple[Task, ...] | None = None
+    """Calls that it made though nothing was recorded of them, while recorded ones hadn't been asked for yet."""
     questions: list[Interrupt] | None = None
     """What its calls asked."""
     calls = 0

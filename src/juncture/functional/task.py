@@ -8,6 +8,7 @@ before in the same node, so calls may be reordered between runs.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, cast, overload
@@ -20,8 +21,9 @@ from juncture.engine.tables import CacheRule, Node
 from juncture.engine.task import Task
 from juncture.engine.values import copied
 from juncture.errors import GraphBuildError, SerializationError
-from juncture.graph.inject import kind_of, name_of
+from juncture.graph.inject import kind_of, name_of, return_hint
 from juncture.graph.policies import cache_rule, read_cache_policy, read_timeout
+from juncture.persistence.registry import DEFAULT
 from juncture.types import CachePolicy, RetryPolicy, Timeout, ValueT
 
 if TYPE_CHECKING:
@@ -55,6 +57,9 @@ class TaskFunction(Generic[P, ValueT]):
         self._cache_policy = read_cache_policy(cache_policy, self.name)
         self._cache = cache_rule(self._cache_policy, ["@task", self.name], kind, function)
         functools.update_wrapper(self, function)
+        DEFAULT.register_annotation(
+            return_hint(function)
+        )  # what is recorded is read by other processes as well
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> CallFuture[ValueT]:
         """Begins the call, or takes its recorded result; ``.result()`` waits in sync code, ``await`` in async code.
@@ -63,10 +68,7 @@ class TaskFunction(Generic[P, ValueT]):
             ConfigError: Called outside of a node.
         """
         context = current()
-        try:
-            content = context.program.shared.codec.encode(copied([args, kwargs]))
-        except SerializationError:
-            content = b""  # known by its name and occurrence alone: nothing stable is known of such arguments
+        content = self._content(context.program.shared.codec.encode, args, kwargs)
 
         def make(parent: Task, identity: str) -> Task:
             bound = functools.partial(self.function, *args, **kwargs)
@@ -81,6 +83,7 @@ class TaskFunction(Generic[P, ValueT]):
                 cache=self._rule(args, kwargs),
             )
             made = Task(node, parent.step, parent.place, {}, parent.remaining)
+            made.argument = (args, kwargs)
             made.parent = parent
             made.identity = identity
             return made
@@ -93,7 +96,7 @@ class TaskFunction(Generic[P, ValueT]):
         if rule is None:
             return None
         key_func = rule.policy.key_func
-        content = copied([args, kwargs]) if key_func is None else None
+        content = copied(self._given(args, kwargs)) if key_func is None else None
 
         def key_of(_: Any) -> Any:
             return content if key_func is None else key_func(*args, **kwargs)
@@ -108,6 +111,25 @@ class TaskFunction(Generic[P, ValueT]):
         """As `clear_cache`."""
         await cache.aclear([] if self._cache is None else [self._cache.space])
 
+    def _given(self, args: Any, kwargs: Any) -> list[Any]:
+        """What a call is known by besides its name: its arguments, and those that the function itself holds."""
+        function: Any = self.function
+        bound: list[Any] = []
+        while isinstance(function, functools.partial):
+            partial = cast("functools.partial[Any]", function)
+            bound += [partial.args, partial.keywords]
+            function = partial.func
+        if inspect.ismethod(function):
+            bound.append([function.__self__])
+        return [*bound, args, kwargs] if bound else [args, kwargs]
+
+    def _content(self, digest: Callable[[Any], bytes], args: Any, kwargs: Any) -> bytes:
+        given = self._given(args, kwargs)
+        try:
+            return digest(copied(given))
+        except SerializationError:
+            return digest([_known(value, digest) for value in given])
+
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Binds to an instance, so that methods can be tasks."""
         if instance is None:
@@ -119,6 +141,18 @@ class TaskFunction(Generic[P, ValueT]):
             self._timeout,
             self._cache_policy,
         )
+
+
+def _known(value: Any, digest: Callable[[Any], bytes]) -> Any:
+    """What is known of a value of which some parts can't be stored: of these their class alone."""
+    if isinstance(value, dict):
+        return [(name, _known(each, digest)) for name, each in cast("dict[Any, Any]", value).items()]
+    if isinstance(value, (list, tuple)):
+        return [_known(each, digest) for each in cast("Sequence[Any]", value)]
+    try:
+        return digest(copied(value))
+    except SerializationError:
+        return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
 def _nothing(_: Any, _flat: Any = None) -> None:
@@ -168,7 +202,8 @@ def task(
     """Makes a function a task: its calls inside a node run beside the node, and their results are recorded.
 
     Args:
-        function: A sync or async function, or a method.
+        function: A sync or async function, a method, a partial, or a callable object. The classes in its return annotation may
+            be stored from now on, as with `register_type`.
         name: By default the function's own; part of what a recorded result is known by.
         retry_policy: When a failed call is followed by another.
         timeout: How long a try may take, as in `StateGraph.add_node`.

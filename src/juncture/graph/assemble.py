@@ -526,6 +526,8 @@ class _Assembly:
             open_key=self.open_key,
             input_keys=self._keys_of(given),
             output_keys=self._keys_of(output),
+            takes=given.only_key,
+            gives=output.only_key,
             joins=joins,
             initial=self._initial(),
             strict=graph.strict,

@@ -149,10 +149,14 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                 refuse_managed(read, role)
 
     def schema(self, tp: Any) -> Schema:
-        """The schema read from a type, once for every graph."""
+        """The schema read from a type, once for every graph; one that was read already is itself."""
         key = id(tp)
         if key not in self.schemas:
-            self.schemas[key] = read_schema(tp, validate=self.validate_writes, strict=self.strict)
+            self.schemas[key] = (
+                tp
+                if isinstance(tp, Schema)
+                else read_schema(tp, validate=self.validate_writes, strict=self.strict)
+            )
         return self.schemas[key]
 
     # ---- nodes
@@ -222,6 +226,8 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             action = node
             name = getattr(node, "name", None) if _is_graph(node) else name_of(node)
         name = self._check_node(name, action, factory, isolation)
+        if _is_graph(action):
+            action = action.as_action()
         if on_empty_stream not in ("error", "skip"):
             raise GraphBuildError(f'on_empty_stream is "error" or "skip", got {on_empty_stream!r}', node=name)
         self.nodes[name] = NodeSpec(
@@ -474,6 +480,10 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
     def set_finish_point(self, key: str) -> Self:
         """Adds an edge to `END`."""
         return self.add_edge(key, END)
+
+    def as_action(self) -> Any:
+        """What stands for it where it is a node of another graph: itself."""
+        return self
 
     # ---- check and compile
 

@@ -21,7 +21,6 @@ from juncture.engine.nested import note_where_it_stands
 from juncture.engine.returns import Reader, Returned
 from juncture.engine.streaming import values_payload
 from juncture.engine.tables import Pauses
-from juncture.engine.values import admitted
 from juncture.errors import (
     ConfigError,
     EmptyInputError,
@@ -46,7 +45,6 @@ from juncture.persistence.threads import Durability, OnBusy, ThreadLog
 from juncture.steering import Budget, RunControl
 from juncture.types import (
     MISSING,
-    ROOT,
     START,
     CheckpointRef,
     Command,
@@ -236,7 +234,7 @@ class Call:
             namespace=self.namespace,
             modes=shared.modes,
             value_keys=self.output_keys if not streaming or restricts else None,
-            update_keys=self.output_keys if restricts else None,
+            update_keys=self.output_keys if restricts else self.graph.tables.result_keys,
             pauses=self.pauses,
             discards=self.discards,
             owner=self.owner,
@@ -268,8 +266,8 @@ class Call:
             return "continue", got, MISSING
         if isinstance(given, Command):
             return "command", got, self._read_command(cast("Command[Any]", given), got)
-        if tables.entry.root_value:
-            got.writes.append((ROOT, admitted(given)))
+        if tables.takes is not None:
+            self._reader().add_write(tables.takes, given, got.writes)
         else:
             self._reader().add(given, got)
         self._check_input(got)
@@ -549,8 +547,9 @@ class Call:
         loop, graph = driver.root.loop, self.graph
         values = values_payload(loop.state, self.output_keys)
         value: Any = MISSING
-        if graph.tables.entry.root_value:
-            value = values.get(ROOT)
+        gives = graph.tables.gives
+        if gives is not None:
+            value = values.get(gives) if gives == graph.tables.takes or status == "completed" else None
             values = {}
         elif (
             graph.output.kind not in ("open", "typed_dict") and status == "completed" and not self._restricts

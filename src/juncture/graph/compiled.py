@@ -130,6 +130,10 @@ class CompiledGraph(ThreadAccess, Answerable, Drawable, Generic[StateT, ContextT
 
         return every_finding(self.outline)
 
+    def as_action(self) -> Any:
+        """What stands for it where it is a node of another graph: itself, or a function that calls it."""
+        return self
+
     # ---- running
 
     @overload
@@ -151,7 +155,7 @@ class CompiledGraph(ThreadAccess, Answerable, Drawable, Generic[StateT, ContextT
         output_keys: Sequence[str] | None = None,
         stream_mode: None = None,
         **options: Unpack[RunOptions[ContextT]],
-    ) -> RunResult: ...
+    ) -> RunResult[OutputT]: ...
     @overload
     def invoke(
         self,
@@ -218,7 +222,7 @@ class CompiledGraph(ThreadAccess, Answerable, Drawable, Generic[StateT, ContextT
         output_keys: Sequence[str] | None = None,
         stream_mode: None = None,
         **options: Unpack[RunOptions[ContextT]],
-    ) -> RunResult: ...
+    ) -> RunResult[OutputT]: ...
     @overload
     async def ainvoke(
         self,

@@ -25,7 +25,7 @@ from juncture.channels.last_value import LastValue
 from juncture.engine.values import CONTAINERS, copied, same
 from juncture.errors import GraphBuildError
 from juncture.graph.schema_hints import known_part, unqualified, unresolved_name
-from juncture.types import MISSING, ROOT
+from juncture.types import MISSING
 
 Kind: TypeAlias = Literal["typed_dict", "dataclass", "pydantic", "msgspec", "root", "open"]
 """Which kind of type a schema was read from."""
@@ -139,7 +139,7 @@ class Schema:
         self.fields = fields
         self.required = frozenset(f.name for f in fields.values() if f.required and f.managed is None)
         """The keys without which `build` fails, or that a TypedDict demands."""
-        self.build: Callable[[dict[str, Any]], Any] = _the_value if kind == "root" else _itself
+        self.build: Callable[[dict[str, Any]], Any] = _the_value(*fields) if kind == "root" else _itself
         """What a node is handed, from copied values of this schema's keys, of which some may be absent.
 
         The dict itself for a TypedDict and an open state; the value of a root; for classes an instance whose defaults
@@ -152,6 +152,11 @@ class Schema:
 
     def __repr__(self) -> str:
         return f"<Schema {self.name} ({self.kind}): {', '.join(self.fields)}>"
+
+    @property
+    def only_key(self) -> str | None:
+        """The key of which it is the value, where it is one value without keys."""
+        return next(iter(self.fields)) if self.kind == "root" else None
 
     def validator(self, key: str) -> Validate | None:
         """What checks and coerces a value of the key: what is written or, where the key has a reducer, the merged value.
@@ -220,8 +225,8 @@ def _itself(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _the_value(values: dict[str, Any]) -> Any:
-    return values.get(ROOT)
+def _the_value(key: str) -> Callable[[dict[str, Any]], Any]:
+    return lambda values: values.get(key)
 
 
 class ObjectSchema(Schema):

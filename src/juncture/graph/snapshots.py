@@ -17,12 +17,11 @@ from juncture.engine.fallbacks import FALLBACK
 from juncture.engine.interrupts import answers_in, open_questions, pauses_after
 from juncture.engine.plan import unfinished, upcoming
 from juncture.engine.state import Saved, State, TaskRecord
-from juncture.engine.streaming import updates_payload, values_payload
+from juncture.engine.streaming import shown_values, updates_payload
 from juncture.engine.tables import GRAPH, Tables
 from juncture.persistence.format import config_of
 from juncture.savers.base import StoredThread
 from juncture.types import (
-    ROOT,
     Interrupt,
     StateSnapshot,
     TaskSnapshot,
@@ -111,7 +110,7 @@ def snapshot(
             task.error,
             tuple(task.questions),
             nested.get(task.id),
-            None if task.writes is None else updates_payload(task.writes, None),
+            None if task.writes is None else updates_payload(task.writes, tables.result_keys),
         )
         for task in tasks
     )
@@ -139,8 +138,7 @@ def _values(tables: Tables, state: State, tasks: Sequence[Due]) -> Any:
     if ended:
         with suppress(Exception):  # what can't be merged will fail the step; looking at the thread doesn't
             apply(shown, merge(tables, shown, ended))
-    values = values_payload(shown, None)
-    return values.get(ROOT) if tables.entry.root_value else values
+    return shown_values(shown, None, only=tables.gives)
 
 
 def when(seconds: float) -> str:

@@ -6,7 +6,7 @@ from juncture.engine.effects import Called, Done, Failed, Paused, Stopped
 from juncture.engine.state import TaskRecord
 from juncture.engine.tables import SYNC, Node
 from juncture.engine.task import Task
-from juncture.errors import InternalError
+from juncture.errors import InternalError, ResumeMismatchError
 from juncture.types import START, RetryPolicy
 from tests.unit.engine.script import (
     Script,
@@ -193,7 +193,7 @@ def test_without_a_saver_an_outcome_is_held_too(modes):
     )
     assert script.values()["log"] == ["a:1"]
     emits = ["emit updates"] * len(modes)
-    assert script.did == ["run a:1", "start one", "wait", "wait", "reply one done", *emits]
+    assert script.did == ["run a:1", "start one", "wait", "wait", *emits, "reply one done", *emits]
 
 
 def test_a_failure_that_is_held_fails_when_the_calls_have_ended():
@@ -388,3 +388,89 @@ def test_a_call_is_a_task_of_its_callers_step():
     script.play()
     made = script.began[2]
     assert (made.id, made.step, made.parent.id) == ("one", 2, "b:2")
+
+
+def recorded(*names):
+    """A thread whose task made these calls, and failed."""
+    store = Store()
+    bodies = {
+        "a": ending(*names, failed(RuntimeError("down"))),
+        "call": lambda task: Done.of_call(task, task.id),
+    }
+    with pytest.raises(RuntimeError):
+        Script(chain("a"), request(saving=True), bodies, store=store, order=[*names, "a"]).play()
+    return store
+
+
+def going_on(store, body, **options):
+    bodies = {"a": body, "call": lambda task: Done.of_call(task, task.id)}
+    return Script(chain("a", **options), request("continue", saving=True), bodies, store=store)
+
+
+def named(*names):
+    return [f"{name}\x1f{digest}\x1f0" for name, digest in (name.split("/") for name in names)]
+
+
+def test_a_new_call_beside_a_recorded_one_that_is_never_asked_for_is_a_mismatch():
+    store = recorded(*named("pay/1"))
+    script = going_on(store, calling(*named("pay/2")))
+    with pytest.raises(ResumeMismatchError, match="pay") as caught:
+        script.play()
+    assert caught.value.node == "a"
+    assert len(store.checkpoints) == 1, "nothing that the node did counts"
+    assert going_on(store, calling(*named("pay/1"))).values()["log"] == named("pay/1"), (
+        "the code as it was goes on"
+    )
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [["pay/2", "pay/1"], ["pay/1", "pay/2"], ["pay/1"], [], ["other/2"], ["pay/1", "other/1"]],
+    ids=["before it", "after it", "the same", "none", "of another name", "another after it"],
+)
+def test_what_is_no_mismatch(calls):
+    assert going_on(recorded(*named("pay/1")), calling(*named(*calls))).values()["log"] == named(*calls)
+
+
+def test_a_lenient_graph_knows_no_mismatch():
+    script = going_on(recorded(*named("pay/1")), calling(*named("pay/2")), strict=False)
+    assert script.values()["log"] == named("pay/2")
+
+
+def test_a_retry_within_a_run_may_call_anew():
+    store = Store()
+    bodies = {
+        "a": in_turn(ending(*named("pay/1"), failed(RuntimeError())), calling(*named("pay/2"))),
+        "call": lambda task: Done.of_call(task, task.id),
+    }
+    graph = tables(
+        {
+            "a": {
+                "retry_policy": RetryPolicy(
+                    max_attempts=2, initial_interval=0, jitter=False, retry_on=Exception
+                )
+            }
+        },
+        (START, "a"),
+    )
+    script = Script(
+        graph,
+        request(saving=True),
+        bodies,
+        store=store,
+        order=[*named("pay/1"), "a", *named("pay/2"), *named("pay/2"), "a"],
+    )
+    assert script.values()["log"] == named("pay/2")
+
+
+def test_tasks_shows_calls_with_what_they_were_given_and_gave():
+    def body(task):
+        made = call(task, "one")
+        made.task.argument = ((1,), {})
+        yield made
+        return Done(task, [])
+
+    script = Script(chain("a"), request(modes=frozenset(("tasks",))), {"a": body, "call": result(5)})
+    script.play()
+    shown = [(part["name"], part.get("input"), part.get("result")) for part in script.parts("tasks")]
+    assert shown[1:3] == [("call", ((1,), {}), None), ("call", None, 5)]

@@ -106,7 +106,7 @@ class Drawable:
 
 def _record(graph: _Compiled, run: Ran) -> Record:
     if isinstance(run, RunResult):
-        return _of_result(graph, run)
+        return _of_result(graph, cast("RunResult[Any]", run))
     if not isinstance(run, (str, Mapping)):
         return run
     states = list(graph.get_state_history(run, values=False))
