@@ -200,3 +200,39 @@ def test_before_something_is_removed_it_asks(
 
 def test_recovered_threads_are_told(terminal: Start, paused: Juncture):
     assert seen(terminal("recover", "asking.py:graph", *AT)) == "no run has died"
+
+
+def test_an_answer_that_the_question_does_not_want_is_asked_for_again(
+    terminal: Start, juncture: Juncture, write: Write
+):
+    write(
+        "typed.py",
+        """
+        from dataclasses import dataclass
+        from typing import Literal
+
+        from juncture import START, StateGraph, interrupt
+
+
+        @dataclass
+        class Point:
+            x: int
+
+
+        def ask(state):
+            return {"a": interrupt("which?", response_type=Literal["a", "b"] | Point)}
+
+
+        graph = StateGraph().add_node(ask).add_edge(START, "ask")
+        """,
+    )
+    assert juncture("run", "typed.py:graph", "--input", "{}", *T).code == 3
+    shown = terminal("resume", "typed.py:graph", *T)
+    shown.expect(PROMPT)
+    shown.type("c\n")
+    shown.expect("expected one of 'a', 'b', got 'c'")
+    shown.type("b\n")
+    assert "wants one of 'a', 'b' or Point" in seen(shown)
+    assert juncture("show", "typed.py:graph", *T).last["values"] == {"a": "b"}
+    refused = juncture("resume", "typed.py:graph", *T, "--answer", "=1")
+    assert refused.code != 0

@@ -9,6 +9,7 @@ from typing import Any
 from juncture.cli.asking import ask
 from juncture.cli.inputs import read_options, read_text
 from juncture.cli.reporting import question_text
+from juncture.engine.answers import misfit
 from juncture.errors import ConfigError
 from juncture.types import Answers, Interrupt
 
@@ -70,12 +71,25 @@ def asked(questions: Sequence[Interrupt]) -> Answers:
             if not text:
                 break
             try:
-                found[question.id] = _understood(text)
+                found[question.id] = _fitting(question, _understood(text))
             except ConfigError as error:
-                console.print(str(error), style="red")
+                console.print(str(error), style="red", markup=False)
             else:
                 break
     return found
+
+
+def _fitting(question: Interrupt, answer: Any) -> Any:
+    """The answer.
+
+    Raises:
+        ConfigError: It can't be what the question asks for.
+    """
+    schema = question.response_schema
+    problem = None if schema is None else misfit(schema, answer)
+    if problem is not None:
+        raise ConfigError(problem)
+    return answer
 
 
 def _understood(text: str) -> Any:

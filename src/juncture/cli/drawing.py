@@ -6,7 +6,7 @@ reaches the terminal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from difflib import ndiff
 from typing import Any, Final, TextIO
@@ -156,6 +156,21 @@ def draw_question(console: Console, question: Interrupt, indent: int = 0) -> Non
     head = Text.assemble(("? ", "yellow"), visible(f"node {question.node!r}"), within, f" asks{key}")
     _put(console, head + Text(f"  id {question.id}", "dim"), indent)
     _put(console, pretty(question.value), indent + 2)
+    if question.response_schema is not None:
+        _put(console, Text(f"wants {visible(wanted(question.response_schema))}", "dim"), indent + 2)
+    if question.error is not None:
+        _put(console, Text(f"the last answer was refused: {visible(question.error)}", "red"), indent + 2)
+
+
+def wanted(schema: Mapping[str, Any]) -> str:
+    """What an answer must be, in a few words."""
+    if "enum" in schema:
+        return f"one of {', '.join(repr(each) for each in schema['enum'])}"
+    if "anyOf" in schema:
+        return " or ".join(wanted(each) for each in schema["anyOf"])
+    named = schema.get("title") or schema.get("$ref", "").rpartition("/")[2] or schema.get("type", "anything")
+    fields = ", ".join(schema.get("properties", ()))
+    return f"{named} ({fields})" if fields else str(named)
 
 
 def draw_diff(console: Console, diff: StateDiff) -> None:
