@@ -403,3 +403,96 @@ def test_new_input_may_discard_what_is_asked(engine, saver, ran):
     anew = engine.invoke(graph, {"x": 2}, thread("t"), on_pending="discard")
     assert (anew["x"], len(anew.interrupts)) == (2, 1)
     assert engine.resume(graph, "yes", thread("t"))["log"] == [("a", "yes")]
+
+
+# ---- routes that are asked apart and not left
+
+
+def quiet(state, result):
+    return None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_function_that_asks_nothing_leaves_no_route(engine, saver, ran, kind):
+    graph = routed(ran, kind, interrupt_before_route=True, interrupt_after=quiet).compile(saver)
+    assert engine.invoke(graph, {"x": "d"}, thread("t"))["log"] == ["a", "b", "d"]
+    assert ran == ["a", "b", "route", "d"]
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_route_asked_apart_may_ask_fail_or_leave(engine, saver, ran, beside):
+    from juncture import RetryPolicy, interrupt
+
+    broken = [True, True]
+
+    def route(state):
+        if broken:
+            broken.pop()
+            raise OSError("no")
+        return interrupt("where?")
+
+    def graph():
+        built = StateGraph(State)
+        policy = RetryPolicy(initial_interval=0.0, jitter=False, max_attempts=3, retry_on=OSError)
+        built.add_node(
+            "a", ran.step("a"), interrupt_before_route=True, interrupt_after=quiet, retry_policy=policy
+        )
+        for name in "bcz":
+            built.add_node(name, ran.step(name)).add_edge(name, END)
+        built.add_edge(START, "a").add_conditional_edges("a", route, ["b", "c"])
+        return (built.add_edge(START, "z") if beside else built.add_edge("b", "z")).compile(saver)
+
+    assert [q.value for q in engine.invoke(graph(), {}, thread("t")).interrupts] == ["where?"]
+    done = engine.resume(graph(), "c", thread("t"))
+    assert done["log"] == (["a", "z", "c"] if beside else ["a", "c"])
+
+
+@pytest.mark.parametrize("later", [True, False])
+def test_a_router_asked_apart_may_leave_for_the_enclosing_graph(engine, saver, ran, later):
+    def graph(checkpointer=None):
+        inner = StateGraph(State).add_node("a", ran.step("a"), interrupt_before_route=True)
+        if not later:
+            inner.nodes["a"].interrupt_after = quiet
+        inner.add_edge(START, "a")
+        inner.add_conditional_edges(
+            "a", lambda _: Command(graph=Command.PARENT, goto="z", update={"y": "up"})
+        )
+        if checkpointer is not None:
+            return inner.compile(checkpointer)
+        outer = (
+            StateGraph(State)
+            .add_node("sub", inner.compile(), destinations=("z",))
+            .add_node("z", ran.step("z"))
+        )
+        return outer.add_edge(START, "sub").compile(saver)
+
+    result = engine.invoke(graph(), {}, thread("t"))
+    if later:
+        result = engine.invoke(graph(), None, thread("t"))
+    assert result == {"log": ["a", "z"], "y": "up"}
+    with pytest.raises(Exception, match="no parent graph"):
+        engine.invoke(graph(saver), {}, thread("u"))
+        engine.invoke(graph(saver), None, thread("u"))
+
+
+def test_what_decides_whether_to_pause_may_not_ask_itself(engine, saver, ran):
+    from juncture import InterruptError, interrupt
+
+    graph = routed(ran, interrupt_before=lambda state: interrupt("?")).compile(saver)
+    with pytest.raises(InterruptError, match="interrupt_before of node 'b' used interrupt"):
+        engine.invoke(graph, {}, thread("t"))
+
+
+def test_a_step_that_cannot_be_committed_says_so_and_not_what_a_predicate_makes_of_it(engine, saver):
+    from juncture import InvalidUpdateError
+
+    graph = builder(
+        State,
+        {name: lambda state: {"x": 1} for name in "ab"},
+        (START, "a"),
+        (START, "b"),
+        silence=["concurrent-writes"],
+    )
+    compiled = graph.compile(saver, interrupt_after=lambda state: state["x"])
+    with pytest.raises(InvalidUpdateError, match="'x'"):
+        engine.invoke(compiled, {}, thread("t"))
