@@ -544,3 +544,17 @@ def test_a_command_with_an_update_settles_as_well(engine, saver):
     assert engine.invoke(graph, command, thread())["log"] == ["in", "edit", "r"]
     assert len(service.keys) == 1
     graph.close()
+
+
+def test_a_doubt_is_pending_and_resumed_like_any_question(engine, saver):
+    service = Service(Boom())
+    graph = chain(State, saver=saver, n=lambda state: {"x": once("pay", service)})
+    with pytest.raises(Boom):
+        engine.invoke(graph, {"x": 1}, thread())
+    with pytest.raises(InDoubtError):
+        engine.invoke(graph, None, thread())
+    (question,) = graph.pending("t")
+    assert question.key == service.keys[0]
+    assert graph.resume("t", {question.key: {"happened": True, "result": "known"}})["x"] == "known"
+    assert graph.pending("t") == ()
+    graph.close()

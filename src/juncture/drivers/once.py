@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 from juncture.drivers.calls import CallFuture
 from juncture.drivers.context import MAKING, current
 from juncture.engine.effects import Called, Done, Failed
-from juncture.engine.interrupts import question_id
+from juncture.engine.interrupts import answers_in, question_id
 from juncture.engine.journal import Intent, intent_in, read_settlement
 from juncture.engine.state import RecordKind, TaskRecord
 from juncture.engine.values import admitted, copied
@@ -79,10 +79,10 @@ class _Effect:
             return MISSING
         self.intent = begun
         question = self._question()
-        for record in records:
-            if record.kind == "answer" and record.name == question.id:
-                said = read_settlement(record.content)
-                return copied(said.result) if said.happened else MISSING
+        answer = answers_in(records).get(question.id, MISSING)
+        if answer is not MISSING:
+            said = read_settlement(answer)
+            return copied(said.result) if said.happened else MISSING
         if self.retries:
             return MISSING
         raise InDoubtError(
