@@ -57,7 +57,7 @@ def conclude(state: Expense) -> Expense:
     return {"amount": amount, "outcome": f"approved: {amount}"}
 
 
-def build(checkpointer: str) -> CompiledGraph[Any, Any, Any, Any]:
+def build(checkpointer: str | None = None) -> CompiledGraph[Any, Any, Any, Any]:
     """The graph, which keeps its threads where the URL says."""
     graph = StateGraph(Expense).add_node("boss", asks("boss")).add_node("finance", asks("finance"))
     graph.add_node("conclude", conclude).add_edge(START, "boss").add_edge(START, "finance")
