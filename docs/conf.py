@@ -38,12 +38,17 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(?!juncture\b).*"),
     # Type variables, which say nothing by themselves.
     (r"py:.*", r"juncture\.types\.\w+T"),
-    (r"py:.*", r"juncture\.(persistence\.registry\.C|functional\.task\.P|graph\.overall_state\.[TD])"),
+    (
+        r"py:.*",
+        r"juncture\.(persistence\.registry\.C|functional\.task\.P|functional\.gather\.T\d?|functional\.entrypoint\.([RSI]|_\w+T)|graph\.overall_state\.[TD])",
+    ),
     # Markers behind a public alias, and modules that are named but have no page.
     (r"py:.*", r"juncture\.channels\.managed\.\w+Manager"),
     (r"py:.*", r"juncture\.persistence"),
     # What annotations name and users don't need to.
-    (r"py:.*", r"juncture\.(functional\.task\.Decorator|drivers\.context\.TaskContext)"),
+    (r"py:.*", r"juncture\.(functional\.task\.Decorator|drivers\.context\.TaskContext|types\.Span)"),
+    # Bases of the compiled graph, whose methods stand there.
+    (r"py:.*", r"juncture\.graph\.(answering\.Answerable|operations\.ThreadPrograms)"),
 ]
 
 

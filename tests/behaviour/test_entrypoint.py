@@ -91,8 +91,8 @@ def returned(value: Any) -> Any:
     """A script without calls."""
 
     def script(given, previous):
+        yield from ()
         return value(given, previous)
-        yield
 
     return script
 
@@ -247,10 +247,10 @@ def test_previous_is_what_was_returned_last_on_the_thread(engine, saver, entry):
 
 def test_final_saves_something_else_than_is_returned(engine, saver, entry):
     def script(given, previous):
+        yield from ()
         if given == "plain":
             return previous
         return entrypoint.final(value=f"got {previous}", save=given)
-        yield
 
     flow = entry(script, saver)
     found = [engine.invoke(flow, given, thread()).value for given in ("a", "b", "plain", "c", "plain")]
@@ -261,11 +261,11 @@ def test_final_saves_something_else_than_is_returned(engine, saver, entry):
 
 def test_previous_is_a_copy(engine, entry):
     def script(given, previous):
+        yield from ()
         found = [*(previous or []), given]
         if previous:
             previous.append("changed")
         return found
-        yield
 
     flow = entry(script, "memory:")
     assert [engine.invoke(flow, n, thread()).value for n in (1, 2, 3)] == [[1], [1, 2], [1, 2, 3]]

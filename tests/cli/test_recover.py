@@ -67,12 +67,12 @@ def killed(start: Start, write: Write) -> Kill:
     """Runs threads, and kills each process in the second node."""
     write("mortal.py", MORTAL)
 
-    def kill(*threads: str, then: str = "", by: signal.Signals = signal.SIGKILL) -> None:
+    def kill(*threads: str, then: str = "") -> None:
         given = json.dumps({"then": then})
         children = [start("run", *AT, "--thread", thread, "--input", given) for thread in threads]
         for child in children:
             until_working(child)
-            child.send_signal(by)
+            child.kill()
             child.wait()
 
     return kill
@@ -183,7 +183,7 @@ def test_ctrl_c_stops_it_in_a_state_that_can_be_gone_on_with(killed: Kill, junct
 
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM], ids=["kill", "term"])
 def test_what_recovers_may_die_too(by: signal.Signals, killed: Kill, juncture: Juncture, start: Start):
-    killed("a", by=by)
+    killed("a")
     recovering = start("recover", *AT)
     until_working(recovering)
     recovering.send_signal(by)
