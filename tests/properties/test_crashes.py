@@ -82,6 +82,10 @@ class MortalSaver(InMemorySaver):
             perform()
         raise Died
 
+    def dies(self, at: int | None, *, after: bool) -> None:
+        """At which of its next calls it dies, if at any."""
+        self.calls, self._dies_at, self._after = 0, at, after
+
     def revive(self) -> None:
         """The next process starts, once the lease of the dead one has run out."""
         self.dead, self._dies_at = False, None
