@@ -466,3 +466,94 @@ def test_a_consumer_that_stops_early_leaves_nothing_running(engine):
     graph = two_branches(waiting_for(reached), last=last, schedule="dataflow")
     engine.consume(graph, {}, lambda _: False)
     assert engine.invoke(graph, {})["done"] == (1, 10)
+
+
+def test_beginnings_show_as_they_come_and_a_pause_near_by_keeps_all_waiting(engine):
+    reached = threading.Event()
+
+    def last(state: OnlyLeft) -> dict[str, Any]:
+        reached.set()
+        return {"left": 5}
+
+    shown = engine.stream(
+        two_branches(waiting_for(reached), last=last, schedule="dataflow"), {}, stream_mode="tasks"
+    )
+    begun = [item["name"] for item in shown if "input" in item]
+    assert begun.index("c") < begun.index("end")
+    order: list[str] = []
+
+    def slow(state: Right) -> dict[str, Any]:
+        order.append("slow")
+        return {"right": 1}
+
+    def ran(state: OnlyLeft) -> dict[str, Any]:
+        order.append("last")
+        return {"left": 5}
+
+    graph = two_branches(
+        slow, last=ran, schedule="dataflow", saver=InMemorySaver(), interrupt_before=lambda state: False
+    )
+    engine.invoke(graph, {}, thread())
+    assert order == ["slow", "last"]
+
+
+def test_a_node_that_may_lead_anywhere_is_passed_by_one_step_only(engine):
+    """`slow` has no edge, so a command might lead from it to a node that writes what `third` reads."""
+    order: list[str] = []
+    ran_second = threading.Event()
+
+    def second(state: OnlyLeft) -> None:
+        order.append("second")
+        ran_second.set()
+
+    def slow(state: Right) -> None:
+        assert ran_second.wait(WAIT)
+        order.append("slow")
+
+    builder = StateGraph(State)
+    builder.add_node("first", lambda state: None, input_schema=OnlyLeft, writes=[])
+    builder.add_node("second", second, writes=[])
+    builder.add_node("third", lambda state: order.append("third"), input_schema=OnlyLeft, writes=[])
+    builder.add_node("slow", slow, writes=[])
+    for start, end in ((START, "first"), ("first", "second"), ("second", "third"), (START, "slow")):
+        builder.add_edge(start, end)
+    engine.invoke(builder.compile(schedule="dataflow"), {})
+    assert order == ["second", "slow", "third"]
+
+
+def test_a_call_ahead_that_fails_is_tried_again(engine):
+    reached = threading.Event()
+    tries: list[int] = []
+
+    @task(retry_policy=RetryPolicy(initial_interval=0, jitter=False))
+    def flaky() -> int:
+        tries.append(1)
+        if len(tries) < 2:
+            raise Broken
+        return 9
+
+    def last(state: OnlyLeft) -> dict[str, Any]:
+        value = flaky().result()
+        reached.set()
+        return {"left": value}
+
+    graph = two_branches(waiting_for(reached), last=last, schedule="dataflow")
+    assert engine.invoke(graph, {})["done"] == (9, 10)
+
+
+def test_what_two_branches_write_in_conflict_fails_when_it_is_committed(engine):
+    """`after` can't be handed a value that can't be merged; its step is never reached."""
+    builder = StateGraph(State)
+    for name in ("a", "b"):
+        builder.add_node(name, lambda state: {"left": 1}, input_schema=OnlyLeft, writes=["left"])
+        builder.add_edge(START, name)
+        builder.add_edge(name, "after")
+    builder.add_node(
+        "after", lambda state: None, input_schema=OnlyLeft, writes=[], silence=("concurrent-writes",)
+    )
+    builder.add_node("slow", lambda state: None, input_schema=Right, writes=[])
+    builder.add_edge(START, "slow")
+    for name in ("a", "b"):
+        builder.nodes[name].silence = frozenset({"concurrent-writes"})
+    with pytest.raises(InvalidUpdateError, match="left"):
+        engine.invoke(builder.compile(schedule="dataflow"), {})

@@ -10,9 +10,11 @@ from juncture import (
     Command,
     GraphBuildError,
     Interrupt,
+    InvalidUpdateError,
     PendingInterruptError,
     Send,
     StateGraph,
+    interrupt,
 )
 from tests.behaviour.building import builder, chain, nothing, thread
 from tests.behaviour.ran import Ran, State
@@ -496,3 +498,84 @@ def test_a_step_that_cannot_be_committed_says_so_and_not_what_a_predicate_makes_
     compiled = graph.compile(saver, interrupt_after=lambda state: state["x"])
     with pytest.raises(InvalidUpdateError, match="'x'"):
         engine.invoke(compiled, {}, thread("t"))
+
+
+# ---- routes that are left, in other ways
+
+
+@pytest.mark.parametrize("before", [True, False, None])
+def test_what_ended_beside_a_question_keeps_its_open_route(engine, saver, ran, before):
+    """Whether its routers were asked then doesn't depend on what a later run pauses for."""
+
+    def graph():
+        built = StateGraph(State).add_node("a", ran.step("a"))
+        built.add_node("asks", lambda state: {"log": [interrupt("?")]})
+        built.add_node("c", ran.step("c")).add_edge("c", END).add_edge("asks", END)
+        built.add_edge(START, "a").add_edge(START, "asks")
+        built.add_conditional_edges("a", lambda state: "c", ["c"])
+        return built.compile(saver)
+
+    leaves: dict[str, Any] = {"interrupt_before_route": ["a"]}
+    first, second = (leaves, leaves) if before is None else (leaves, {}) if before else ({}, leaves)
+    engine.invoke(graph(), {}, thread("t"), **first)
+    resumed = engine.invoke(graph(), Command(resume="yes"), thread("t"), **second)
+    done = resumed if resumed.status == "completed" else engine.invoke(graph(), None, thread("t"))
+    assert done["log"] == ["a", "yes", "c"]
+    assert ran.count("a") == 1
+
+
+def test_a_left_router_that_updates_shows_and_counts(engine, saver, ran):
+    def inner():
+        built = StateGraph(State).add_node("a", ran.step("a"), interrupt_before_route=True)
+        built.add_node("b", ran.step("b"), destinations=()).add_edge("b", END).add_edge(START, "a")
+        built.add_conditional_edges("a", lambda state: Command(update={"log": ["routed"]}, goto="b"), ["b"])
+        return built
+
+    graph = inner().compile(saver)
+    engine.invoke(graph, {}, thread("t"))
+    shown = engine.stream(graph, None, thread("t"), stream_mode="values")
+    assert [item["log"] for item in shown] == [["a", "routed"], ["a", "routed", "b"]]
+    outer = StateGraph(State).add_node("sub", inner().compile()).add_edge(START, "sub").compile(saver)
+    engine.invoke(outer, {}, thread("nested"))
+    assert engine.invoke(outer, None, thread("nested"))["log"] == ["a", "routed", "b"]
+
+
+def test_what_one_left_router_writes_counts_where_another_leaves_for_the_enclosing_graph(engine, saver, ran):
+    inner = StateGraph(State).add_node("a", ran.step("a"), interrupt_before_route=True).add_edge(START, "a")
+    inner.add_node("b", ran.step("b")).add_edge("b", END)
+
+    def writes(state):
+        return Command(update={"log": ["wrote"]}, goto="b")
+
+    def leaves(state):
+        return Command(graph=Command.PARENT, goto="z")
+
+    inner.add_conditional_edges("a", writes, ["b"]).add_conditional_edges("a", leaves, ["b"])
+    outer = StateGraph(State).add_node("sub", inner.compile(), destinations=("z",))
+    graph = outer.add_node("z", ran.step("z")).add_edge(START, "sub").compile(saver)
+    engine.invoke(graph, {}, thread("t"))
+    assert engine.invoke(graph, None, thread("t"))["log"] == ["a", "wrote", "z"]
+
+
+def test_a_left_router_cannot_leave_where_nothing_encloses(engine, saver, ran):
+    built = StateGraph(State).add_node("a", ran.step("a"), interrupt_before_route=True).add_edge(START, "a")
+    built.add_conditional_edges("a", lambda state: Command(graph=Command.PARENT, update={"x": 1}))
+    graph = built.compile(saver)
+    engine.invoke(graph, {}, thread("t"))
+    with pytest.raises(InvalidUpdateError, match="no parent"):
+        engine.invoke(graph, None, thread("t"))
+
+
+@pytest.mark.parametrize("later", [True, False])
+def test_a_lenient_router_asked_apart_warns_of_what_leads_nowhere(engine, saver, ran, caplog, later):
+    built = StateGraph(State, strict=False).add_node("a", ran.step("a"), interrupt_before_route=True)
+    if not later:
+        built.nodes["a"].interrupt_after = quiet
+    built.add_edge(START, "a")
+    built.add_conditional_edges("a", lambda state: "nowhere")
+    graph = built.compile(saver)
+    result = engine.invoke(graph, {}, thread("t"))
+    if later:
+        result = engine.invoke(graph, None, thread("t"))
+    assert result["log"] == ["a"]
+    assert "nowhere" in caplog.text

@@ -170,7 +170,10 @@ def test_finished_messages_are_shown_once(engine, node_giving):
     builder.add_edge("a", "b")
     shown = engine.stream(
         builder.compile(),
-        {"messages": [{"role": "user", "content": "in", "id": "0"}]},
+        {
+            "messages": [{"role": "user", "content": "in", "id": "0"}],
+            "last": {"role": "user", "content": "without an id"},
+        },
         stream_mode="messages",
     )
     assert [(m["content"], metadata["langgraph_node"]) for m, metadata in shown] == [

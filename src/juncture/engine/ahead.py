@@ -32,16 +32,11 @@ from juncture.engine.effects import (
     Cancel,
     Done,
     Event,
-    Failed,
     Outcome,
-    Paused,
     Program,
     Start,
-    Stopped,
-    TimedOut,
     Wait,
 )
-from juncture.engine.limits import timed_out
 from juncture.engine.routing import Routes
 from juncture.engine.state import State, TaskRecord
 from juncture.engine.tables import CHANNEL, FACTORY, Node, Tables
@@ -79,23 +74,17 @@ class Ahead:
         """Takes up how a task ended that ran ahead."""
         task = outcome.task
         self.running -= 1
-        if task.questions:
-            own = outcome.questions if isinstance(outcome, Paused) else []
-            outcome, task.questions = Paused(task, [*task.questions, *own]), None
         if isinstance(outcome, Done):
             outcome.changes = None  # it was made of a part of the state
         self.outcomes[task] = outcome
 
     def replace(self, again: Task) -> None:
         """Takes up the task of another try."""
-        if again.parent is None:
-            self.tasks[again.step, again.node.name] = again
+        self.tasks[again.step, again.node.name] = again
 
     def heard(self, event: Event) -> Program:
         """Takes up an event of this step or of a later one, and starts what can run ahead now."""
         loop = self.loop
-        if isinstance(event, TimedOut):
-            event = timed_out(event)
         task = event.task
         if type(event) is Done and task.parent is None and not (task.calls or task.questions or task.strays):
             if self.has(task):
@@ -224,8 +213,7 @@ class Ahead:
                 names.add(task.node.name)
         if level > 0:
             led = self._led_to(level - 1)
-            if led is None:
-                return None
+            assert led is not None  # or nothing would have been started in this level
             ended = {task.node.name for task, outcome in self._members(level) if isinstance(outcome, Done)}
             names |= (led[0] - ended) | led[1]
         for name in names:
@@ -265,15 +253,10 @@ class Ahead:
         """Waits for everything that runs ahead, and saves what had ended, before the run ends otherwise than planned."""
         loop = self.loop
         if self.running and cancels:
+            loop.stopping = True
             yield Cancel()
         while self.running:
-            event = yield _WAIT
-            if isinstance(event, TimedOut):
-                event = timed_out(event)
-            if self.has(event.task) and event.task.parent is None and not event.task.calls:
-                self.keep(event if not isinstance(event, Failed) else Stopped(event.task))
-            else:
-                yield from loop.hear(event)
+            yield from loop.hear((yield _WAIT))
         done = [outcome for outcome in self.outcomes.values() if isinstance(outcome, Done)]
         if done and loop.request.saving:
             loop.unsaved += [done_record(one) for one in done]

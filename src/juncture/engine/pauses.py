@@ -64,8 +64,7 @@ class Stops:
 def before_step(loop: Loop, tasks: Sequence[Task]) -> Program:
     """Pauses before a step, if that is asked for; returns whether it did. Else the tasks whose routes wait are told."""
     pauses = loop.request.pauses
-    if pauses is None:
-        return False
+    assert pauses is not None
     if not just_paused(loop):
         stops = yield from _stops_before(loop, tasks, pauses.before)
         if stops:
@@ -238,9 +237,8 @@ def _route_now(loop: Loop, ended: Done, node: Node) -> Program:
 def stand(loop: Loop) -> list[Interrupt]:
     """Notes in a state that was committed where it pauses; the questions."""
     state, stops, request = loop.state, loop.stops, loop.request
+    assert stops is not None
     loop.stops = None
-    if stops is None:
-        return []
     state.unrouted = tuple(stops.unrouted)
     if not unfinished(loop.tables, state):
         stops.named = []  # the run ends here anyway
@@ -260,7 +258,7 @@ def decide_routes(loop: Loop) -> Program:
         Exception: What a router raised. Nothing was changed that is saved: going on asks it again.
     """
     state, tables, request = loop.state, loop.tables, loop.request
-    targets, sends, wrote = set[str](), list(state.sends), False
+    targets, sends = set[str](), list(state.sends)
     for place, name in enumerate(state.unrouted):
         task = Task(_stand_in(tables.nodes[name]), state.step, place, state.values, request.limit)
         task.identity = route_id(name, state.step, place)
@@ -274,7 +272,6 @@ def decide_routes(loop: Loop) -> Program:
         for text in outcome.ignored:
             yield Warn(text)
         if outcome.writes:
-            wrote = True
             apply(state, merge(tables, state, [(name, outcome.writes)]))
             if request.returns:
                 log_own(state, request.shared_keys, outcome.writes)
@@ -284,10 +281,7 @@ def decide_routes(loop: Loop) -> Program:
     state.deferred = tuple(sorted({*state.deferred, *(targets & tables.deferred)}))
     state.sends = tuple(sends)
     state.unrouted, state.paused_after, state.carried, loop.records = (), (), (), ()
-    if request.saving:
-        yield from loop.save("loop")
-    if wrote and request.shows_values:
-        yield loop.values_part()
+    yield from loop.save("loop")  # an open route came from a saver
 
 
 def _left_open(loop: Loop, task: Task) -> Program:
@@ -309,9 +303,9 @@ def _not_decided(loop: Loop, outcome: Outcome) -> Program:
             apply(loop.state, merge(loop.tables, loop.state, [(outcome.task.node.name, outcome.writes)]))
             log_own(loop.state, loop.request.shared_keys, outcome.writes)
         loop.ending = Ending("completed", loop.state, command=outcome.command)
-    elif isinstance(outcome, Paused):
-        if loop.request.saving:
-            yield loop.noting(question_records(outcome.task.id, outcome.questions))
+    else:
+        assert isinstance(outcome, Paused)
+        yield loop.noting(question_records(outcome.task.id, outcome.questions))
         yield from show_pause(loop, outcome.questions)
         loop.ending = Ending("interrupted", loop.state, outcome.questions)
 

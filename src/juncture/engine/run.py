@@ -247,8 +247,6 @@ class Loop:
             yield from self._ended(outcome)
             return
         self.outcomes[outcome.task.place] = outcome
-        for text in outcome.ignored:
-            yield Warn(text)
         if self.request.listens:
             yield from self._heard_done(outcome)
 
@@ -271,7 +269,7 @@ class Loop:
                 if listens:
                     yield from self._heard_done(event)
             else:
-                yield from self.hear(timed_out(event) if isinstance(event, TimedOut) else event)
+                yield from self.hear(event)
             if not self.running:
                 break
             event = yield _WAIT
@@ -375,8 +373,10 @@ class Loop:
             records, self.unsaved = self.unsaved, []
             yield self.noting(records)
 
-    def hear(self, event: Outcome | Called) -> Program:
+    def hear(self, event: Event) -> Program:  # noqa: C901 - one arm for every kind of event
         """Everything but a node that is simply done."""
+        if isinstance(event, TimedOut):
+            event = timed_out(event)
         task = event.task
         if isinstance(event, Called):
             yield from called(self, event)
@@ -404,10 +404,11 @@ class Loop:
         if task.chunks:
             yield streaming.discarded(self.request, task)
         again = task.next_try()
-        if self.ahead is not None and self.ahead.has(task):
-            self.ahead.replace(again)
-        elif task.parent is None:
-            self.tasks[task.place] = again
+        if task.parent is None:
+            if self.ahead is not None and self.ahead.has(task):
+                self.ahead.replace(again)
+            else:
+                self.tasks[task.place] = again
         yield Start(again, delay)
 
     def _retry_delay(self, event: Failed) -> float | None:

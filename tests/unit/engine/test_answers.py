@@ -83,6 +83,7 @@ def test_what_is_refused_the_type_refuses(tp, value):
         ({"type": "integer", "exclusiveMaximum": 1}, 1, "expected a whole number below 1, got 1"),
         ({"type": "integer"}, 1.5, "expected a whole number, got 1.5"),
         ({"type": "integer"}, "1.5", None),
+        ({"type": "boolean"}, True, None),
         ({"type": "null"}, 0, "expected nothing (null), got 0"),
         ({"type": "array", "minItems": 1}, [], "expected a list of at least 1, got []"),
         ({"type": "array", "maxItems": 1}, [1, 2], "expected a list of at most 1, got [1, 2]"),

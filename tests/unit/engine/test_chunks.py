@@ -65,7 +65,7 @@ def test_messages_are_merged():
     chunks = [
         {"role": "assistant", "content": "it ", "id": "m"},
         {"role": "assistant", "content": None},
-        {"role": "assistant", "content": "is"},
+        {"role": "assistant", "content": "is", "id": None},
         {"role": "assistant", "usage": {"total": 3, "details": {"cached": 1}, "tier": "a"}},
         {
             "role": "assistant",

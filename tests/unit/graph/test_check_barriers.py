@@ -5,8 +5,8 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 
-from juncture import END, START, RemainingSteps, StateGraph
-from juncture.channels import EphemeralValue
+from juncture import END, START, OverAllState, RemainingSteps, StateGraph
+from juncture.channels import EphemeralValue, Topic
 
 
 class Reads(TypedDict, total=False):
@@ -19,6 +19,10 @@ class State(Reads, total=False):
 
 class Passing(Reads, total=False):
     once: Annotated[int, EphemeralValue]
+
+
+class Listed(TypedDict, total=False):
+    a: Annotated[list[int], Topic(int, accumulate=True)]
 
 
 class Managed(Reads, total=False):
@@ -39,6 +43,11 @@ def built(
     if ends:
         builder.add_edge("n", END)
     return builder.compile(schedule=schedule)
+
+
+def everywhere(state: OverAllState) -> str:
+    """Is handed the whole state."""
+    return END
 
 
 def told(graph: Any) -> list[str]:
@@ -67,6 +76,18 @@ def test_a_superstep_run_has_none():
 )
 def test_what_waits_says_why(options, says):
     assert [says in message for message in told(built(**options))] == [True]
+
+
+def test_a_key_with_a_channel_is_waited_for():
+    assert "channel isn't" in told(built(Listed))[0]
+
+
+def test_a_router_that_is_handed_everything_is_waited_for():
+    builder = StateGraph()
+    builder.add_node("n", node, writes=["a"])
+    builder.add_edge(START, "n")
+    builder.add_conditional_edges("n", everywhere, [END])
+    assert "nothing names" in told(builder.compile(schedule="dataflow"))[0]
 
 
 def test_a_state_without_a_schema_names_no_keys():
