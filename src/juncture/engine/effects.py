@@ -198,7 +198,7 @@ class Done:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Done) and vars(self) == vars(other)
 
-    __hash__ = None  # type: ignore[assignment] # equal by content, which may change
+    __hash__ = None  # type: ignore[assignment] - equal by content, which may change
 
     @classmethod
     def routed(cls, task: Task, writes: list[Write], routes: Routes) -> Done:

@@ -167,7 +167,7 @@ def _inside(codec: Codec, value: Any) -> Iterable[tuple[Any, Any]]:
         return ()
     try:
         return entry.shape.fields(value).items()
-    except Exception:  # noqa: BLE001  # users' code; what it raises is told when the object itself is tried
+    except Exception:  # noqa: BLE001 - users' code; what it raises is told when the object itself is tried
         return ()
 
 

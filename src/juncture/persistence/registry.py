@@ -458,7 +458,7 @@ def _has_fields(cls: Any) -> bool:
 def _hints(cls: type) -> Iterable[Any]:
     try:
         return typing_extensions.get_type_hints(cls, include_extras=True).values()
-    except Exception:  # noqa: BLE001  # a reference that can't be resolved may raise anything; look at each alone
+    except Exception:  # noqa: BLE001 - a reference that can't be resolved may raise anything; look at each alone
         return list(_hints_one_by_one(cls))
 
 
@@ -472,5 +472,5 @@ def _hints_one_by_one(cls: type) -> Iterator[Any]:
                 yield from typing_extensions.get_type_hints(
                     alone, scope, dict(vars(base)), include_extras=True
                 ).values()
-            except Exception:  # noqa: BLE001  # whatever users' annotations raise
+            except Exception:  # noqa: BLE001 - whatever users' annotations raise
                 continue

@@ -299,7 +299,7 @@ def _namedtuple_shape(cls: Any) -> Shape:
 
 def _enum_shape(cls: type[enum.Enum]) -> Shape:
     def take(o: enum.Enum) -> Any:
-        member = cls.__members__.get(o.name) if o.name is not None else None  # pyright: ignore[reportUnnecessaryComparison]  # a Flag's combination may have no name
+        member = cls.__members__.get(o.name) if o.name is not None else None  # pyright: ignore[reportUnnecessaryComparison] - a Flag's combination may have no name
         return o.name if member is o else [o.value]
 
     def make(parts: Any) -> Any:
@@ -443,7 +443,7 @@ class _Plain(NamedTuple):
 
 def _filled(base: type, put: Callable[[Any, Any], Any]) -> Callable[[type, Any], Any]:
     def new(cls: type, content: Any) -> Any:
-        made = base.__new__(cls)  # pyright: ignore[reportCallIssue]  # list, dict or set: each takes just the class
+        made = base.__new__(cls)  # pyright: ignore[reportCallIssue] - list, dict or set: each takes just the class
         put(made, content)
         return made
 

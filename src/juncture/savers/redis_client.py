@@ -76,7 +76,7 @@ def _opened(url: str, owner: str) -> tuple[Redis, str]:
     except ImportError:
         raise ConfigError(f"{owner} needs redis-py: pip install 'juncture[redis]'.") from None
     try:
-        pool = redis.ConnectionPool.from_url(  # pyright: ignore[reportUnknownMemberType] # its options have no types
+        pool = redis.ConnectionPool.from_url(  # pyright: ignore[reportUnknownMemberType] - its options have no types
             url, socket_connect_timeout=CONNECT_TIMEOUT, socket_timeout=ANSWER_TIMEOUT
         )
         settings = pool.connection_kwargs

@@ -241,7 +241,7 @@ def _awaited(found: Awaitable[Any]) -> Any:
     def run() -> None:
         try:
             ended.append(asyncio.run(wait()))
-        except BaseException as error:  # noqa: BLE001  # raised in the thread that waits
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
             failed.append(error)
 
     worker = threading.Thread(target=run, name="juncture-embed", daemon=True)

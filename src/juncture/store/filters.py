@@ -214,7 +214,7 @@ def _rank(value: Any) -> tuple[int, Any]:
     if isinstance(value, bool):
         return 1, value
     if isinstance(value, _NUMBERS):
-        return (2, 0) if value != value else (3, value)  # noqa: PLR0124  # not a number: it has no place among them
+        return (2, 0) if value != value else (3, value)  # noqa: PLR0124 - not a number: it has no place among them
     if isinstance(value, datetime):
         return (8 if value.tzinfo is None else 9), value
     for place, kind in enumerate((str, bytes, date, timedelta), 4):

@@ -183,7 +183,7 @@ class RowStore(Store):
                     plan.reads.append((place, _checked_search(op)))
                 case ListNamespacesOp():
                     plan.reads.append((place, _checked_listing(op)))
-                case _:  # pyright: ignore[reportUnnecessaryComparison]  # what users give is found out here
+                case _:  # pyright: ignore[reportUnnecessaryComparison] - what users give is found out here
                     raise ConfigError(f"a batch has GetOp, SearchOp, PutOp and ListNamespacesOp, not {op!r}.")
         return plan
 

@@ -41,7 +41,7 @@ def check_namespace(namespace: object, *, what: str = "a namespace", empty: bool
             f"{what} is a tuple of labels, as ('users', 'ada'), not {namespace!r}, a {type(namespace).__name__}."
         )
     labels: list[str] = []
-    for label in namespace:  # pyright: ignore[reportUnknownVariableType]  # what it holds is found out here
+    for label in namespace:  # pyright: ignore[reportUnknownVariableType] - what it holds is found out here
         if not isinstance(label, str) or not label:
             raise InvalidNamespaceError(
                 f"the labels of {what} are non-empty strings; {namespace!r} has {label!r}."

@@ -42,7 +42,7 @@ def check_saver(make_saver: MakeSaver, laws: Sequence[Law] | None = None) -> Non
     for law in LAWS if laws is None else laws:
         try:
             law(make_saver)
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is told at the end
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told at the end
             error.add_note(f"law {law}")
             broken.append(error)
     if broken:

@@ -305,7 +305,7 @@ def race(count: int, call: Callable[[int], object], losers: type[JunctureError] 
         try:
             call(number)
             won.append(number)
-        except BaseException as error:  # noqa: BLE001  # told in the worker that asserts
+        except BaseException as error:  # noqa: BLE001 - told in the worker that asserts
             if losers is None or not isinstance(error, losers):
                 others.append(error)
 

@@ -253,17 +253,17 @@ def _who_lost_the_lease_stores_nothing(face: Face) -> None:
     for thread_id, (head_id, lease) in _lost_in_every_way(face).items():
         one = checkpoint(2, thread_id=thread_id, parent_id=head_id)
         for what, call in (
-            ("put", lambda: face.put(one, follows=head_id, records=[A], lease=lease)),  # noqa: B023  # used at once
+            ("put", lambda: face.put(one, follows=head_id, records=[A], lease=lease)),  # noqa: B023 - used at once
             (
                 "put_records",
-                lambda: face.put_records(thread_id, "", head_id, [A], lease=lease),  # noqa: B023  # used at once
+                lambda: face.put_records(thread_id, "", head_id, [A], lease=lease),  # noqa: B023 - used at once
             ),
             (
                 "a first put",
                 lambda: face.put(
-                    checkpoint(1, thread_id=thread_id, namespace="n"),  # noqa: B023  # used at once
+                    checkpoint(1, thread_id=thread_id, namespace="n"),  # noqa: B023 - used at once
                     follows=None,
-                    lease=lease,  # noqa: B023  # used at once
+                    lease=lease,  # noqa: B023 - used at once
                 ),
             ),
         ):
@@ -286,9 +286,9 @@ def _who_lost_the_lease_removes_nothing(face: Face) -> None:
         leases = [one[:3] for one in face.leases()]
         gone = [head_id]
         for what, call in (
-            ("drop", lambda: face.drop(thread_id, "", gone, lease=lease)),  # noqa: B023  # used at once
-            ("a drop of nothing", lambda: face.drop(thread_id, "never", [], lease=lease)),  # noqa: B023  # used at once
-            ("delete_thread", lambda: face.delete_thread(thread_id, lease=lease)),  # noqa: B023  # used at once
+            ("drop", lambda: face.drop(thread_id, "", gone, lease=lease)),  # noqa: B023 - used at once
+            ("a drop of nothing", lambda: face.drop(thread_id, "never", [], lease=lease)),  # noqa: B023 - used at once
+            ("delete_thread", lambda: face.delete_thread(thread_id, lease=lease)),  # noqa: B023 - used at once
         ):
             error = refuses(LeaseLostError, call, f"{what}, where the lease was {thread_id}")
             assert isinstance(error, LeaseLostError)
@@ -303,7 +303,7 @@ def _who_lost_the_lease_removes_nothing(face: Face) -> None:
         face.delete_thread(thread_id)
         refuses(
             LeaseLostError,
-            lambda: face.delete_thread(thread_id, lease=lease),  # noqa: B023  # used at once
+            lambda: face.delete_thread(thread_id, lease=lease),  # noqa: B023 - used at once
             "deleting what is deleted",
         )
 

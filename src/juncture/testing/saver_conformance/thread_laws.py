@@ -275,13 +275,13 @@ def _a_closed_saver_refuses_everything(face: Face) -> None:
         "history": lambda: face.history("t"),
         "parts": lambda: face.parts("t", "", ((1, 1),)),
         "namespaces": lambda: face.namespaces("t"),
-        "threads": lambda: face.threads(),  # noqa: PLW0108  # one form for all of them, to be read together
+        "threads": lambda: face.threads(),  # noqa: PLW0108 - one form for all of them, to be read together
         "drop": lambda: face.drop("t", "", ["never there"]),
         "delete_thread": lambda: face.delete_thread("t"),
         "acquire_lease": lambda: face.acquire_lease("u", "2"),
         "renew_leases": lambda: face.renew_leases([lease], 1.0),
         "release_lease": lambda: face.release_lease(lease),
-        "leases": lambda: face.leases(),  # noqa: PLW0108  # one form for all of them, to be read together
+        "leases": lambda: face.leases(),  # noqa: PLW0108 - one form for all of them, to be read together
     }
     for what, call in calls.items():
         refuses(SaverError, call, f"{what} after close")

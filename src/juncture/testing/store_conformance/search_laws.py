@@ -88,7 +88,7 @@ def _filters(store: Face) -> None:
         ({"n": {"$lte": 2.5}}, "ab"),
         ({"n": {"$gt": "2"}}, "c"),
         ({"when": {"$gt": datetime(2026, 1, 1, tzinfo=UTC)}}, "b"),
-        ({"when": {"$gt": datetime(2026, 1, 1)}}, ""),  # noqa: DTZ001  # a time without a zone is the point
+        ({"when": {"$gt": datetime(2026, 1, 1)}}, ""),  # noqa: DTZ001 - a time without a zone is the point
         ({"day": {"$lte": date(2026, 1, 2)}}, "b"),
         ({"d": {"p": {"q": 1}}}, "a"),
         ({"d": {"p": {"q": {"$gt": 0}}, "r": 2}}, "a"),
