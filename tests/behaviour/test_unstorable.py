@@ -104,7 +104,7 @@ def test_streams_are_refused_in_updates(engine, stream, holder):
     made = stream()
     graph = chain(State, odd=lambda s: {"y": 1, "x": hold(made)})
     if holder == "alone" and type(made).__name__ in ("generator", "async_generator"):
-        assert type(engine.invoke(graph, {"x": 0})["x"]) in (list, str)  # test_streamed_values
+        assert engine.invoke(graph, {"x": 0})["x"] in ([0, 1], [1])  # test_streamed_values
         return
     with pytest.raises(InvalidUpdateError) as caught:
         engine.invoke(graph, {"x": 0})
@@ -133,7 +133,7 @@ def test_a_stream_as_the_whole_return_is_refused(engine, stream):
     assert caught.value.node == "odd"
     graph = chain(list, odd=lambda s: stream())
     if type(stream()).__name__ in ("generator", "async_generator"):
-        assert type(engine.invoke(graph, [])) is not None  # a single value's stream: used up, like a key's
+        assert engine.invoke(graph, []).value in ([0, 1], [1])  # a single value's stream: used up, like a key's
         return
     with pytest.raises(InvalidUpdateError):
         engine.invoke(graph, [])

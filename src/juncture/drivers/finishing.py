@@ -6,8 +6,6 @@ of the other; a cancellation, whose notes hardly anybody sees, is logged as well
 
 from __future__ import annotations
 
-import logging
-
 from juncture.errors import described, note
 from juncture.persistence.threads import ThreadLog
 
@@ -53,4 +51,6 @@ def _said_on(error: BaseException | None, also: Exception) -> None:
     said = "\n".join([described(also), *getattr(also, "__notes__", ())])
     note(error, f"juncture: the end of the run failed as well: {said}")
     if not isinstance(error, Exception):
+        import logging  # here: it is slow to import, and seldom needed
+
         logging.getLogger("juncture").warning("a run that was stopped could not be ended well", exc_info=also)

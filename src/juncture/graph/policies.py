@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -80,6 +79,8 @@ def cache_rule(policy: CachePolicy | None, owner: Sequence[str], kind: int, code
             f"node {owner[-1]!r} has a cache policy and is {what}, or call it in a function that has one",
             node=owner[-1],
         )
+    import json
+
     return CacheRule(
         policy,
         json.dumps(owner),
@@ -114,6 +115,8 @@ def cache_spaces(graph: str, tables: Tables, nodes: Sequence[str] | None) -> lis
     Raises:
         ConfigError: There is no such node.
     """
+    import json
+
     names = list(tables.nodes) if nodes is None else [nodes] if isinstance(nodes, str) else list(nodes)
     for name in names:
         if name not in tables.nodes:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,6 +23,8 @@ def this_holder(doing: str = "runs it") -> str:
 
 @lru_cache(maxsize=1)
 def _holder(pid: int) -> str:
+    import socket  # here: it is slow to import
+
     return f"process {pid} on host {socket.gethostname()} (started {_started(pid) or 0}, system {_system()})"
 
 

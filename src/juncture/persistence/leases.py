@@ -9,7 +9,6 @@ A held lease is only referred to weakly: if its run is forgotten without having 
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -87,6 +86,8 @@ class _Keeper:
         try:
             kept = {lease.token for lease in saver.renew_leases([one.lease for one in held], self._ttl)}
         except Exception:
+            import logging  # here: it is slow to import, and seldom needed
+
             logging.getLogger("juncture").warning(
                 "the leases of %d running threads could not be renewed; if this lasts for %.0f s, others may take them over",
                 len(held),
@@ -97,6 +98,8 @@ class _Keeper:
         for one in held:
             one.lost = one.lease.token not in kept
         if (took := monotonic() - begun) > self._ttl / _RENEWALS:
+            import logging  # here: it is slow to import, and seldom needed
+
             logging.getLogger("juncture").warning("renewing leases took %.1f s of %.1f s", took, self._ttl)
 
 
@@ -165,6 +168,8 @@ def release(saver: Saver, held: Held) -> Asking[None]:
     try:
         yield Ask(saver, "release_lease", (held.lease,), whole=True)
     except Exception:
+        import logging  # here: it is slow to import, and seldom needed
+
         logging.getLogger("juncture").warning(
             "the lease of thread %r could not be given back; it runs out in %s s",
             held.lease.thread_id,
