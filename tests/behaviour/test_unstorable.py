@@ -133,7 +133,10 @@ def test_a_stream_as_the_whole_return_is_refused(engine, stream):
     assert caught.value.node == "odd"
     graph = chain(list, odd=lambda s: stream())
     if type(stream()).__name__ in ("generator", "async_generator"):
-        assert engine.invoke(graph, []).value in ([0, 1], [1])  # a single value's stream: used up, like a key's
+        assert engine.invoke(graph, []).value in (
+            [0, 1],
+            [1],
+        )  # a single value's stream: used up, like a key's
         return
     with pytest.raises(InvalidUpdateError):
         engine.invoke(graph, [])
